@@ -22,7 +22,7 @@ from pathlib import Path
 from capture import Row, markdown, write
 
 from weft.debug.debugger import Debugger
-from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
+from weft.tasks.ranks import TaskPrompt, attach_debugger_to_rank, prepare_replay_folder
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -85,7 +85,7 @@ Cost = tuple[str, float, float]
 
 def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
     """Commands that go back, and behind each what it takes until two replays wait again."""
-    debugger = Debugger(run, lambda _: (), hand=inspect_rank, prepare=prepare_replay_folder)
+    debugger = Debugger(run, lambda _: (), hand=attach_debugger_to_rank, prepare=prepare_replay_folder)
     prompt, meter = TaskPrompt(debugger, as_json=True), Meter()
     try:
         debugger.first()
@@ -98,8 +98,8 @@ def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
             stop = debugger.describe_thread(1)["at"]
             yield f"{stop['function']}:{stop['line']}", took, (between := meter.spent()) - before
             since = time.monotonic()
-            for spare in debugger.spares.kept:
-                spare.thread.join()
+            for checkpoint in debugger.checkpoints.kept:
+                checkpoint.thread.join()
             yield AGAIN, time.monotonic() - since, meter.spent() - between
     finally:
         debugger.close()

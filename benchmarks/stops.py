@@ -20,7 +20,7 @@ from back import recorded
 from capture import Row, markdown, write
 
 from weft.debug.debugger import Debugger
-from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
+from weft.tasks.ranks import TaskPrompt, attach_debugger_to_rank, prepare_replay_folder
 
 RANKS = 4
 ROUNDS = 200
@@ -33,7 +33,7 @@ LIMITS = {FIRST: 3.0, LINE: 1.0, CALL: 1.0}
 def session(run: Path, line: int, stops: int) -> Iterator[tuple[str, float]]:
     """What each stop of a session took. SystemExit where the rank stands elsewhere."""
     since = time.monotonic()
-    debugger = Debugger(run, lambda _: (), hand=inspect_rank, prepare=prepare_replay_folder)
+    debugger = Debugger(run, lambda _: (), hand=attach_debugger_to_rank, prepare=prepare_replay_folder)
     prompt = TaskPrompt(debugger, as_json=True)
     try:
         debugger.first()

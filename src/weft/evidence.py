@@ -28,9 +28,11 @@ class Place(Facts):
     event: int
 
 
-def moved_to(place: Place, to: Callable[[EventId], EventId]) -> Place:
-    """Return the event of a place by another name."""
-    event = to(EventId(place.rank, place.event))
+def translate_place(place: Place, to_run: Callable[[EventId], EventId]) -> Place:
+    """Return a place with another event: the one that `to_run` gives for its event. Analyses number the events of a
+    segment from its beginning, and reports number those of the whole run.
+    """
+    event = to_run(EventId(place.rank, place.event))
     return Place(rank=event.rank, event=event.event)
 
 

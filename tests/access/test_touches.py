@@ -37,7 +37,7 @@ def test_the_first_part_that_accesses_meet_is_that_of_a_search_byte_by_byte() ->
         size = made.integers(1, 9, 12)
         stride = np.where(made.random(12) < 0.5, int(starts[-1] - starts[0]) // max(number - 1, 1) or 9, size)
         rows = touches(made.integers(0, 90, 12), size, np.maximum(stride, size), made.integers(1, 7, 12))
-        near = rows.near(np.arange(12), parts).tolist()
+        near = rows.select_rows_near(np.arange(12), parts).tolist()
         pairs = list(zip(starts.tolist(), (starts + lengths).tolist(), strict=True))
         for row in range(12):
             said = brute(*(int(c[row]) for c in (rows.low, rows.size, rows.stride, rows.count)), pairs)
@@ -51,4 +51,4 @@ def test_the_first_part_that_accesses_meet_is_that_of_a_search_byte_by_byte() ->
 def test_nothing_is_near_a_buffer_whose_parts_are_not_known() -> None:
     none = np.zeros(0, np.int64)
     rows = touches(*(np.array([n]) for n in (0, 8, 8, 4)))
-    assert len(rows.near(np.arange(1), ByteRanges(none, none))) == 0
+    assert len(rows.select_rows_near(np.arange(1), ByteRanges(none, none))) == 0

@@ -18,7 +18,7 @@ import pytest
 from attach.jobs import PROGRAMS, Told, compiled, needs_py_spy, once, running, where
 from tests_support import WEFT, Installed, execute
 from weft.attach import cores
-from weft.attach.core_stacks import demangle_cython, explain_unfit, merge_frames, number_cores
+from weft.attach.core_stacks import demangle_cython, explain_unreadable_core, merge_frames, number_cores
 from weft.attach.model import Frame
 from weft.errors import UsageError
 from weft.trace.sites import CallSite
@@ -102,7 +102,7 @@ def test_a_file_that_names_a_strange_program_does_nothing(
     """The path of the program is the file's word, and gdb's commands are lines."""
     strange = replace(cores.read_core(job[1][1]), program=program.format(folder=tmp_path))
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'harmed')!r}, 'w')\n")
-    assert explain_unfit(strange, strange.program)
+    assert explain_unreadable_core(strange, strange.program)
     assert not (tmp_path / "harmed").exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import WEFT, execute
-from weft.check.build_links import parse_link, read_link_calls, split_commands
+from weft.check.build_links import parse_link_call, read_link_calls, split_commands
 from weft.check.source_discovery import find_sources
 from weft.errors import UsageError
 
@@ -111,5 +111,5 @@ def test_a_library_that_is_not_built_is_named(tree: Path) -> None:
 
 def test_other_commands_of_a_build_are_not_links(tmp_path: Path) -> None:
     lines = ["cc -c a.c -o a.o", "ranlib libnear.a", "touch a.o", ": && :", "cc 'unclosed a.o -o b", "ar t a.o"]
-    assert [parse_link(words, tmp_path) for line in lines for words in split_commands(line) if words] == [None] * 6
+    assert [parse_link_call(words, tmp_path) for line in lines for words in split_commands(line) if words] == [None] * 6
     assert read_link_calls(tmp_path) == []

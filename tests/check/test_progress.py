@@ -72,12 +72,12 @@ def test_a_slow_construct_is_said_once_and_a_fast_one_never(tmp_path: Path) -> N
     watch = CostWatch(tmp_path, said.append)
     lines = [{"modules": [], "rank": 0}]
     (tmp_path / "openmp.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    watch.look()
+    watch.report_slow_construct()
     assert said == []
     with (tmp_path / "openmp.jsonl").open("a") as file:
         file.write('{"slow":40,"pc":0,"share":90}\n')
-    watch.look()
-    watch.look()
+    watch.report_slow_construct()
+    watch.report_slow_construct()
     assert len(said) == 1 and said[0].startswith("the check is slower than promised: it takes some 40 times as long")
     place = AccessPlace("a.c", 7, 0, "main")
     assert "more than 100 times as long as the plain program: 83% of it in the construct at a.c:7; take" in (

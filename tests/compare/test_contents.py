@@ -13,7 +13,7 @@ from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare import compare, content_report
-from weft.compare.contents import ContentComparison, compare_contents
+from weft.compare.contents import ContentComparison, ExemptCalls, compare_contents
 from weft.match import match_operations
 from weft.order import order_events
 from weft.trace.builder import ANY, Builder
@@ -47,11 +47,11 @@ def relay(sent: int = 1, got: int = 1, onward: int = 1, at_last: int = 1) -> Tra
     return b.open()
 
 
-def compared(before: Trace, after: Trace) -> tuple[ContentComparison, list[str]]:
+def compared(before: Trace, after: Trace, *exempt: str) -> tuple[ContentComparison, list[str]]:
     one, two = match_operations(before), match_operations(after)
     ordered = order_events(after, two)
     comparison = compare(one, two, ordered)
-    contents = compare_contents(comparison, ordered)
+    contents = compare_contents(comparison, ordered, ExemptCalls(exempt) if exempt else None)
     assert contents is not None
     return contents, content_report.render_contents(contents, comparison)
 
@@ -60,6 +60,23 @@ def test_contents_that_are_alike_are_counted() -> None:
     contents, lines = compared(relay(), relay())
     assert (contents.compared, contents.differing, contents.first) == (4, 0, ())
     assert lines == ["the messages of 4 equal calls have equal contents"]
+
+
+@pytest.mark.parametrize("place", ["r.c:5", "r.c:7"])
+def test_a_message_of_an_exempt_line_is_left_out_at_both_ends(place: str) -> None:
+    contents, _ = compared(relay(), relay(sent=2, got=2), place)
+    assert (contents.differing, contents.left_out, contents.compared) == (0, 2, 2)
+
+
+def test_other_lines_are_compared_beside_an_exempt_one() -> None:
+    contents, lines = compared(relay(), relay(sent=2, got=2, onward=2, at_last=2), "r.c:5")
+    [first] = contents.first
+    assert (first.rank, first.sent, first.after, contents.differing) == (1, True, (1, 1), 2)
+    assert "send(dest=2, tag=2) at r.c:9" in lines[0]
+
+
+def test_an_exempt_line_without_a_call_is_named() -> None:
+    assert ExemptCalls(["r.c:9", "r.c:10"]).find_unknown_places(relay()) == ["r.c:10"]
 
 
 def test_what_a_rank_sends_otherwise_is_first_and_what_follows_from_it_is_not() -> None:

@@ -68,12 +68,12 @@ def test_a_command_of_two_lines_is_refused(mi: Mi, payloads: list[str]) -> None:
 def test_names_and_expressions_of_a_debugger_are_not_executed(mi: Mi, payloads: list[str]) -> None:
     for number, text in enumerate(payloads):
         for deed in (
-            lambda text=text, number=number: mi.arm([Point(number, text, 3, "")]),
-            lambda text=text, number=number: mi.arm([Point(number, "a.c", 3, "", condition=text)]),
-            lambda text=text, number=number: mi.arm([Point(number, "", 0, text)]),
+            lambda text=text, number=number: mi.replace_breakpoints([Point(number, text, 3, "")]),
+            lambda text=text, number=number: mi.replace_breakpoints([Point(number, "a.c", 3, "", condition=text)]),
+            lambda text=text, number=number: mi.replace_breakpoints([Point(number, "", 0, text)]),
             lambda text=text: mi.value(text, 1, 0),
             lambda text=text: mi.value(text, 1, 0, "x"),
-            lambda text=text: mi.called(text, 1, 0),
+            lambda text=text: mi.evaluate_with_calls(text, 1, 0),
         ):
             with pytest.raises(DebuggerError):
                 deed()

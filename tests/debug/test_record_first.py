@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from debug.conftest import PROGRAMS
+from debug.conftest import PROGRAMS, Recorded
 from tests_support import WEFT, Installed, execute
 
 ENDS = """\
@@ -95,3 +95,12 @@ def test_ctrl_c_ends_the_recording_and_the_prompt_opens(tmp_path: Path, mpich: I
 def test_a_program_without_a_record_is_no_older_run(tmp_path: Path, mpich: Installed) -> None:
     done = execute([*WEFT, "debug", "-n", "1", "-c", "ranks", "--", "true"], cwd=tmp_path)
     assert done.returncode == 4 and "there is no record of `true`" in done.stderr and "(weft)" not in done.stdout
+
+
+def test_the_prompt_on_a_hung_run_begins_with_the_way_to_the_hang(cells: Recorded, rounds: Recorded) -> None:
+    done = execute([*WEFT, "debug", cells.run], stdin="until finding:1\nquit\n", timeout=100)
+    start, stop = done.stdout.split("(weft) ")[:2]
+    assert "[deadlock] `until finding:1` goes there." in start
+    assert "rank 0  before event 11: recv(source=1, tag=7)" in stop
+    quiet = execute([*WEFT, "debug", rounds.run], stdin="quit\n", timeout=100)
+    assert "goes there" not in quiet.stdout

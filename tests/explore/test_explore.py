@@ -201,3 +201,69 @@ def test_polls_that_failed_are_named_as_what_is_not_varied(mpich: Installed, tmp
     [line] = [i for i, text in enumerate(source, 1) if "/* fails */" in text]
     assert told["unvaried"] == {"polls": [f"rank 0 at late.c:{line}"], "sets": []}, done.stderr
     assert f"not varied: how often polls fail, at rank 0 at late.c:{line}" in done.stdout
+
+
+def unset(installed: Installed, folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Record and explore programs/unset.c."""
+    source = Path(__file__).parent / "programs" / "unset.c"
+    execute([installed.mpicc, "-O2", "-g", "-o", folder / "unset", source]).check_returncode()
+    program = [*installed.mpiexec, "-n", "3", "./unset", *words]
+    execute([*WEFT, "run", "--out", "run", "--", *program], cwd=folder, env=environment())
+    done = execute([*WEFT, "explore", "run", "--budget", "300"], cwd=folder, env=environment())
+    return done, json.loads((folder / "run" / "explored.json").read_text())
+
+
+def check_unset_value_is_printed(installed: Installed, folder: Path, call: str) -> None:
+    """Check that a message which comes later in an explored order is not there yet, in that run and in its replays."""
+    done, said = unset(installed, folder, call, "wrong")
+    assert done.returncode == 1, done.stderr + done.stdout
+    other = next(one for one in said["outcomes"] if one["harmful"])
+    assert "prints `unset` instead of `set`" in other["effects"][0]
+    for _ in range(2):
+        again = execute([*WEFT, "replay", other["run"]], cwd=folder, env=environment())
+        assert again.returncode == 0, again.stderr
+        assert "unset" in again.stdout
+
+
+def test_a_message_that_comes_later_is_not_there_when_another_request_is_completed(
+    mpich: Installed, tmp_path: Path
+) -> None:
+    check_unset_value_is_printed(mpich, tmp_path, "any")
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["mpich", "openmpi"])
+@pytest.mark.parametrize("call", ["any", "some", "testany", "testsome"])
+def test_later_messages_wait_for_each_call_that_completes_requests(
+    request: pytest.FixtureRequest, name: str, tmp_path: Path, call: str
+) -> None:
+    installed: Installed = request.getfixturevalue(name)
+    check_unset_value_is_printed(installed, tmp_path, call)
+    right = tmp_path / "right"
+    right.mkdir()
+    done, said = unset(installed, right, call, "right")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(said["outcomes"]) >= 2
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["mpich", "openmpi"])
+def test_a_send_goes_where_the_other_message_needs_it_by_a_way_that_no_record_shows(
+    request: pytest.FixtureRequest, name: str, tmp_path: Path
+) -> None:
+    installed: Installed = request.getfixturevalue(name)
+    done, said = unset(installed, tmp_path, "named", "wrong")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(said["outcomes"]) == 2
+
+
+def test_the_report_names_explore_where_another_request_could_have_been_completed(
+    mpich: Installed, tmp_path: Path
+) -> None:
+    source = Path(__file__).parent / "programs" / "unset.c"
+    execute([mpich.mpicc, "-g", "-o", tmp_path / "unset", source]).check_returncode()
+    execute([*WEFT, "run", "--out", "run", "-n", "3", "--", "./unset", "any", "wrong"], cwd=tmp_path, env=environment())
+    told = execute([*WEFT, "report", "run"], cwd=tmp_path, env=environment()).stdout
+    assert "MPI_Waitany of rank 0 at unset.c:17 could have completed another request: weft explore run" in told

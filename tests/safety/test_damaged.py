@@ -200,7 +200,7 @@ def test_a_pack_whose_definitions_cannot_be_unpacked_is_told_as_damaged(what: st
     finished(messages(run))
     file = run / "ranks" / packing.pack_records(run, lambda _: True).name
     data = bytearray(file.read_bytes())
-    row = packed.Pack(file, run).ranks([])[0]._rows[int(StreamKind.DEFINITIONS), 0]
+    row = packed.Pack(file, run).read_records([])[0]._rows[int(StreamKind.DEFINITIONS), 0]
     if what == "definitions":
         data[int(row["offset"]) + int(row["stored"]) // 2] ^= 0xFF
         file.write_bytes(data)
@@ -405,10 +405,10 @@ def test_a_pickled_object_whose_parts_are_in_it_over_and_over_is_shown_in_its_be
     parts: object = [1]
     for _ in range(40):
         parts = [parts, parts]
-    shown = payload.unpickled(pickle.dumps(parts))
+    shown = payload.unpickle_object(pickle.dumps(parts))
     assert shown is not None
     assert str(shown["object"]).startswith("[[[[[...], [...]], ")
-    assert payload.unpickled(pickle.dumps({"a": (1, {2}), "b": [None]})) == {
+    assert payload.unpickle_object(pickle.dumps({"a": (1, {2}), "b": [None]})) == {
         "object": "{'a': (1, {2}), 'b': [None]}",
         "more": 0,
     }

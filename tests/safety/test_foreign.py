@@ -38,7 +38,7 @@ def test_a_file_of_today_is_read_for_a_run_of_ours_alone(tmp_path: Path, ours: b
     if not ours:
         facts = json.loads((run / "run.json").read_text())
         (run / "run.json").write_text(json.dumps({**facts, "command": ["theirs"]}))
-    found = kept_sources.of(Trace.open(run)).lines(str(secret), 1)
+    found = kept_sources.sources_of(Trace.open(run)).lines(str(secret), 1)
     assert (found == (1, ["the key of this user"])) is ours
     assert ours or found is None
 
@@ -150,4 +150,4 @@ def test_a_source_of_this_user_is_kept_in_no_run_that_is_gathered_of_anothers_re
     assert gather_after_run.gather_copies(run, [host]).ranks == 1
     assert runs.is_signed(json.loads((run / "run.json").read_text())) is (whose == "ours")
     assert (run / "sources.bin").exists() is (run / "sources.json").exists() is (whose == "ours")
-    assert (kept_sources.of(Trace.open(run)).lines(str(secret), 1) is not None) is (whose == "ours")
+    assert (kept_sources.sources_of(Trace.open(run)).lines(str(secret), 1) is not None) is (whose == "ours")

@@ -269,7 +269,7 @@ def test_a_race_that_one_far_behind_decides_is_not_told_before_that_one_is_seen(
     of = make_cuts_of_whole_run(trace, [scan_rank(rank) for rank in trace.ranks])
     receive = 0, 1
     for ends, told in (([6, 3, 4, 2, 2], False), (of.at[-1].tolist(), True)):
-        window = of.between(of.at[0], np.array(ends))
+        window = of.segment_between(of.at[0], np.array(ends))
         found = looking(trace, of).look_within(window, match_operations(window), 1)
         assert found is not None
         ahead, cut, _ = found

@@ -398,7 +398,7 @@ def test_the_cut_is_the_greatest_that_is_closed(seeds: range, carries: bool, tmp
         trace = program(rng, tmp_path / str(seed), 40)
         of, _ = walked(trace)
         window = [rng.randint(len(rank) // 3, len(rank)) for rank in trace.ranks]
-        segment = of.between(of.at[0], np.array(window))
+        segment = of.segment_between(of.at[0], np.array(window))
         made = match_operations(segment)
         over = receives_that_may_be_pending(made) if carries else np.zeros(len(made.recvs), np.bool_)
         lost = (made.sends.partner == 2**32 - 1) & carries & (np.random.default_rng(seed).random(len(made.sends)) < 0.5)
@@ -418,7 +418,7 @@ def test_a_rank_that_its_own_message_takes_down_takes_others_down_with_it(tmp_pa
     r1.recv(2, 4)
     r1.recv(1, 9)
     of, _ = walked(b.open())
-    segment = of.between(of.at[0], np.array([1, 4, 0]))
+    segment = of.segment_between(of.at[0], np.array([1, 4, 0]))
     assert CutDescent(segment, match_operations(segment)).find_cut().cut.tolist() == [0, 0, 0]
 
 

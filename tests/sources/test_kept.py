@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weft.sources import kept_sources, of
+from weft.sources import kept_sources, sources_of
 from weft.sources.keep_sources import keep_sources
 from weft.sources.layout import MAX_FILE, MAX_PACKED, MAX_WHOLE
 from weft.terms import describe
@@ -51,26 +51,26 @@ def test_what_is_kept_is_read_back_after_the_file_has_gone(tmp_path: Path) -> No
     trace, source = recorded(tmp_path)
     assert keep_sources(trace) == []
     source.unlink()
-    found = of(trace)
+    found = sources_of(trace)
     statement = found.statement(str(source), 5)
     assert statement is not None and statement.lines == ("x = comm.recv(", "    source=0)")
     excerpt = found.excerpt(str(source), 5, 1)
     assert excerpt is not None and (excerpt.first, excerpt.lines) == (4, tuple(TEXT.split("\n")[3:6]))
-    assert ["".join(text for _, text in line) for line in found.coloured(excerpt)] == list(excerpt.lines)
-    assert ("k", "def") in found.coloured(excerpt)[0]
+    assert ["".join(text for _, text in line) for line in found.colour_excerpt(excerpt)] == list(excerpt.lines)
+    assert ("k", "def") in found.colour_excerpt(excerpt)[0]
     assert found.called_names(str(source), 5) == ("comm.recv",)
     assert describe.call_words(trace.event(0, 0)) == "recv(source=1, tag=9)"
-    assert [change.what for change in found.changes()] == ["gone"]
+    assert [change.what for change in found.find_changes()] == ["gone"]
 
 
 def test_a_run_without_sources_is_read_as_before(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
-    found = of(trace)
+    found = sources_of(trace)
     assert not found.kept and found.statement(str(source), 5) is None and found.note() is None
     assert found.called_names(str(source), 5) == ("comm.recv",)
-    panel = found.panel(str(source), 5)
+    panel = found.excerpt_json(str(source), 5)
     assert panel is not None and not panel["kept"] and panel["lines"][4] == "    x = comm.recv("
-    assert found.panel("step.py", 5) is None
+    assert found.excerpt_json("step.py", 5) is None
 
 
 def test_places_that_others_name_are_kept_too(tmp_path: Path) -> None:
@@ -81,9 +81,9 @@ def test_places_that_others_name_are_kept_too(tmp_path: Path) -> None:
         trace, further_frames=[(str(other), 1, "work"), ("<string>", 1, "x"), (str(tmp_path / "none.py"), 3, "y")]
     )
     other.unlink()
-    statement = of(trace).statement(str(other), 1)
+    statement = sources_of(trace).statement(str(other), 1)
     assert statement is not None and statement.text == "raise KeyError(1)"
-    assert str(other) not in of(trace).own
+    assert str(other) not in sources_of(trace).own
 
 
 def test_of_a_long_file_the_lines_around_its_calls_are_kept(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_of_a_long_file_the_lines_around_its_calls_are_kept(tmp_path: Path) -> N
     many = MAX_WHOLE // len(filler) + 1000
     trace, source = recorded(tmp_path, filler * many + "    comm.recv(source=0)\n" + filler * 500, line=many + 1)
     keep_sources(trace)
-    found = of(trace)
+    found = sources_of(trace)
     statement = found.statement(str(source), many + 1)
     assert statement is not None and statement.text == "comm.recv(source=0)"
     assert found.excerpt(str(source), many // 2) is None
@@ -105,7 +105,7 @@ def test_what_is_too_long_binary_or_no_source_is_left_out(tmp_path: Path) -> Non
         folder.mkdir()
         trace, source = recorded(folder, text, name=name)
         keep_sources(trace)
-        assert of(trace).excerpt(str(source), 5) is None, name
+        assert sources_of(trace).excerpt(str(source), 5) is None, name
         assert not (trace.path / "sources.bin").exists()
 
 
@@ -114,7 +114,7 @@ def test_a_pipe_under_the_name_of_a_source_does_not_hang(tmp_path: Path) -> None
     source.unlink()
     os.mkfifo(source)
     assert keep_sources(trace) == []
-    assert of(trace).called_names(str(source), 5) is None
+    assert sources_of(trace).called_names(str(source), 5) is None
 
 
 def test_all_sources_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_all_sources_together_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         more.append((str(file), 1, ""))
     keep_sources(trace, further_frames=more)
     assert (trace.path / "sources.bin").stat().st_size <= 2000
-    assert of(trace).excerpt(str(source), 5) is not None, "the files with calls come first"
+    assert sources_of(trace).excerpt(str(source), 5) is not None, "the files with calls come first"
     assert {len(entry.get("spans", ())) for entry in index(trace)["files"]} == {0, 1}
 
 
@@ -137,19 +137,20 @@ def test_line_ends_and_encodings_count_lines_as_compilers_do(tmp_path: Path) -> 
     source.write_bytes(b"# coding: latin-1\r\n# \xe9\x0c\x85 one line\r\na = 1\rb = 2\ncomm.send('\xe9')\n")
     os.utime(source, ns=(1, 1))
     keep_sources(trace)
-    statement = of(trace).statement(str(source), 5)
+    statement = sources_of(trace).statement(str(source), 5)
     assert statement is not None and statement.text == "comm.send('é')"
 
 
 def test_a_change_is_told_once_it_is_one_of_the_text(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
     keep_sources(trace)
-    assert of(trace).note() is None
+    assert sources_of(trace).note() is None
     source.touch()
-    assert of(trace).note() is None, "the same text"
+    assert sources_of(trace).note() is None, "the same text"
     source.write_text(TEXT.replace("5", "6") + "#")
     assert (
-        of(trace).note() == "step.py has changed since the run: the lines shown are as they were when it was recorded"
+        sources_of(trace).note()
+        == "step.py has changed since the run: the lines shown are as they were when it was recorded"
     )
 
 
@@ -157,10 +158,10 @@ def test_a_file_that_was_edited_while_the_program_ran_may_not_be_what_ran(tmp_pa
     trace, source = recorded(tmp_path)
     os.utime(source)
     keep_sources(trace)
-    assert "edited while the program ran" in (of(trace).note() or "")
+    assert "edited while the program ran" in (sources_of(trace).note() or "")
     source.write_text(TEXT.replace("recv", "bcast"))
     keep_sources(trace)
-    assert of(trace).called_names(str(source), 5) is None
+    assert sources_of(trace).called_names(str(source), 5) is None
     assert describe.call_words(trace.event(0, 0)) == "recv(source=1, tag=9)", "a word that the record alone gives"
 
 
@@ -185,7 +186,7 @@ def test_a_run_cannot_make_its_reader_unpack_more_than_it_says(tmp_path: Path) -
     (trace.path / "sources.bin").write_bytes(bomb)
     again = rewrite(trace, at=0, packed=len(bomb))
     tracemalloc.start()
-    assert of(again).statement(str(source), 5) is None
+    assert sources_of(again).statement(str(source), 5) is None
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 32 << 20
@@ -205,10 +206,10 @@ def test_a_damaged_index_shows_nothing_and_fails_nowhere(tmp_path: Path, changed
     keep_sources(trace)
     again = rewrite(trace, **changed)
     for line in (-1, 0, 5, 10**6, 2**70):
-        of(again).panel(str(source), line)
-        of(again).statement(str(source), line)
-    of(again).note()
-    assert of(again).statement(str(source), 10**6) is None
+        sources_of(again).excerpt_json(str(source), line)
+        sources_of(again).statement(str(source), line)
+    sources_of(again).note()
+    assert sources_of(again).statement(str(source), 10**6) is None
     describe.call_words(again.event(0, 0))
 
 
@@ -220,8 +221,8 @@ def test_an_index_that_cannot_be_read_is_no_source_and_a_problem(tmp_path: Path,
     keep_sources(trace)
     (trace.path / "sources.json").write_text(text)
     again = Trace.open(trace.path)
-    assert of(again).statement(str(source), 5) is None
-    assert of(again).called_names(str(source), 5) is None, "what lies there today may not be what ran"
+    assert sources_of(again).statement(str(source), 5) is None
+    assert sources_of(again).called_names(str(source), 5) is None, "what lies there today may not be what ran"
 
 
 def test_a_text_that_leads_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_a_text_that_leads_out_of_the_run_is_not_followed(tmp_path: Path) -> Non
     (trace.path / "sources.bin").rename(secret)
     (trace.path / "sources.bin").symlink_to(secret)
     again = Trace.open(trace.path)
-    assert of(again).statement(str(source), 5) is None
+    assert sources_of(again).statement(str(source), 5) is None
     assert any("outside the run" in problem for problem in again.problems)
 
 
@@ -241,10 +242,10 @@ def test_a_path_of_the_index_is_compared_and_never_shown(tmp_path: Path) -> None
     secret = tmp_path / "secret.py"
     secret.write_text("password = 1\n" * 20)
     again = rewrite(trace, found=str(secret))
-    panel = of(again).panel(str(source), 5)
+    panel = sources_of(again).excerpt_json(str(source), 5)
     assert panel is not None and "password" not in json.dumps(panel)
-    assert of(rewrite(trace, found="/dev/zero")).note() is not None
-    assert of(rewrite(trace, found="a\0b")).note() is not None
+    assert sources_of(rewrite(trace, found="/dev/zero")).note() is not None
+    assert sources_of(rewrite(trace, found="a\0b")).note() is not None
 
 
 def test_many_files_are_not_held_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +255,7 @@ def test_many_files_are_not_held_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     for file, _, _ in more:
         Path(file).write_text("comm.send(1)\n" * 40)
     keep_sources(trace, further_frames=more)
-    found = of(trace)
+    found = sources_of(trace)
     for _ in range(2):
         assert all(found.statement(file, 1) is not None for file, _, _ in more)
         assert found._held <= 1000

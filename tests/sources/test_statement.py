@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.sources.statement import MAX_LINES, MAX_WIDTH, find_called_names, statement
+from weft.sources.statement import MAX_LINES, MAX_WIDTH, find_called_names, find_statement
 
 
 def lines_of(text: str) -> list[str]:
@@ -16,7 +16,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def found(text: str, line: int, file: str) -> tuple[int, str]:
-    made = statement(lines_of(text), 1, line, file)
+    made = find_statement(lines_of(text), 1, line, file)
     assert made is not None
     return made.first, made.text
 
@@ -70,7 +70,7 @@ C = """
     ("line", "first", "last"), [(2, 2, 3), (3, 2, 3), (4, 4, 5), (5, 4, 5), (7, 7, 11), (12, 12, 12), (13, 13, 13)]
 )
 def test_a_statement_of_c_is_whole(line: int, first: int, last: int) -> None:
-    made = statement(lines_of(C), 1, line, "a.c")
+    made = find_statement(lines_of(C), 1, line, "a.c")
     assert made is not None
     assert (made.first, made.last) == (first, last)
 
@@ -94,7 +94,7 @@ C     IT IS NEVER SENT (
 
 @pytest.mark.parametrize("line", [2, 3, 4])
 def test_a_statement_of_fortran_goes_on_where_an_ampersand_says_so(line: int) -> None:
-    made = statement(lines_of(FREE), 1, line, "a.f90")
+    made = find_statement(lines_of(FREE), 1, line, "a.f90")
     assert made is not None
     assert (made.first, made.last) == (2, 4)
     assert made.lines[0] == "call MPI_Recv(x, 1, MPI_INTEGER, & ! of one"
@@ -102,17 +102,17 @@ def test_a_statement_of_fortran_goes_on_where_an_ampersand_says_so(line: int) ->
 
 @pytest.mark.parametrize("line", [3, 4, 5])
 def test_and_in_fixed_form_where_the_sixth_column_does(line: int) -> None:
-    made = statement(FIXED.strip("\n").split("\n"), 1, line, "a.f")
+    made = find_statement(FIXED.strip("\n").split("\n"), 1, line, "a.f")
     assert made is not None
     assert (made.first, made.last) == (3, 5)
 
 
 def test_a_long_statement_is_cut_and_says_so() -> None:
     text = "x = f(\n" + "".join(f"    {n},\n" for n in range(50)) + ")"
-    made = statement(text.split("\n"), 1, 1, "a.py")
+    made = find_statement(text.split("\n"), 1, 1, "a.py")
     assert made is not None
     assert len(made.lines) == MAX_LINES and made.lines[-1] == "..."
-    wide = statement(["comm.send('" + "x" * 1000 + "')"], 1, 1, "a.py")
+    wide = find_statement(["comm.send('" + "x" * 1000 + "')"], 1, 1, "a.py")
     assert wide is not None and len(wide.text) == MAX_WIDTH and wide.text.endswith("...")
 
 
@@ -123,7 +123,7 @@ def test_a_statement_far_above_is_not_shown() -> None:
 
 @pytest.mark.parametrize("line", [0, 3, 9, -1])
 def test_no_line_and_a_blank_one_have_no_statement(line: int) -> None:
-    assert statement(["a()", "b()", "  "], 1, line, "a.py") is None
+    assert find_statement(["a()", "b()", "  "], 1, line, "a.py") is None
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_where_a_line_calls_nothing_its_statement_counts() -> None:
     st.sampled_from(["a.py", "a.c", "a.f90", "a.f", "a"]),
 )
 def test_any_lines_have_a_statement_that_holds_the_line_or_none(lines: list[str], line: int, file: str) -> None:
-    made = statement(lines, 1, line, file)
+    made = find_statement(lines, 1, line, file)
     known = 1 <= line <= len(lines) and bool(lines[line - 1].strip())
     assert (made is not None) == known
     if made is not None:

@@ -236,7 +236,7 @@ def test_rings_are_packed_in_their_order_with_what_they_say_of_dropped_calls(tmp
     held = [(f.stream(StreamKind.EVENTS).copy(), f.stream(StreamKind.TAILS).copy(), f.dropped[0]) for f in files]
     assert held[0][2].events
     made = pack_records(tmp_path, lambda _: True)
-    there = Pack(tmp_path / "ranks" / made.name).ranks([])
+    there = Pack(tmp_path / "ranks" / made.name).read_records([])
     for one, (events, tails, before) in zip(there, held, strict=True):
         assert np.array_equal(one.stream(StreamKind.EVENTS), events)
         assert np.array_equal(one.stream(StreamKind.TAILS), tails)

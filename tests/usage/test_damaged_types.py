@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from weft.cli.main import main
-from weft.debug.payload import elements
+from weft.debug.payload import iterate_elements
 from weft.errors import DebuggerError
 from weft.report.analysis import analyse
 from weft.trace import Trace
@@ -115,7 +115,7 @@ def looked_at(seed: int) -> None:
 
 def _elements(datatype: Any) -> Any:
     try:
-        yield from elements(datatype, 0, 2**31)
+        yield from iterate_elements(datatype, 0, 2**31)
     except DebuggerError:
         return
 

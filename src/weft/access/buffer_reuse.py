@@ -26,7 +26,7 @@ from weft.terms.argument_columns import Ints
 from weft.terms.byte_layouts import Layout
 from weft.terms.calls import masks_of
 from weft.terms.datatype_layouts import layout_of_elements
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.terms.event_findings import call_at, make_finding, make_left_out_note
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import GUESSED, TouchKind
@@ -49,8 +49,8 @@ MOST_OF_A_PAIR: Final = 20
 
 
 def find_buffer_reuse(trace: Trace) -> list[Finding]:
-    """Return the findings for accesses of the program to buffers of pending operations, on each rank whose accesses are
-    recorded.
+    """Return findings for accesses of the program to buffers that MPI still used for pending operations. Only programs
+    built with `weft cc` record such accesses; ranks without them add nothing.
     """
     gatherings = None
     found: list[Finding] = []
@@ -58,7 +58,7 @@ def find_buffer_reuse(trace: Trace) -> list[Finding]:
         if not len(rank.accesses_to_pending_buffers) or not len(rank):
             continue
         placed = PlacedRows(rank)
-        touches, holds = placed.touches(), placed.holds()
+        touches, holds = placed.read_accesses(), placed.read_buffers()
         if len(touches) and len(holds):
             gatherings = gatherings or CollectiveCalls(trace)
             found += _PendingBuffers(rank, touches, holds, gatherings).find()
@@ -88,8 +88,8 @@ class _PendingBuffers:
         """A hold whose blocks are too many to look at."""
 
     def find(self) -> Iterator[Finding]:
-        """Yield the findings of one rank: accesses of the program to buffers while MPI had them, the first few for each
-        pair of lines.
+        """Yield the findings of one rank: accesses of the program to buffers while MPI used them. At most a few are
+        reported for each pair of source lines.
         """
         told: dict[tuple[int, int], int] = {}
         for met in self.find_accesses():
@@ -102,7 +102,9 @@ class _PendingBuffers:
             yield make_left_out_note("buffer-reuse", event, "the program touches them meanwhile")
 
     def find_accesses(self) -> Iterator[BufferAccess]:
-        """Yield the accesses to buffers of pending operations, each with the first bytes that they share."""
+        """Yield the accesses of the program to buffers of pending operations, each with the first bytes that
+        both use.
+        """
         touches, holds = self.touches, self.holds
         writes = touches.writes
         for hold in np.flatnonzero((holds.event >= 0) & (self.end >= 0)).tolist():
@@ -115,8 +117,8 @@ class _PendingBuffers:
             yield from self._find_accesses_to_blocks(hold, rows)
 
     def _find_rows_while_pending(self, buffer_row: int) -> Ints:
-        """Return the rows of accesses during an operation: between its two calls, or by the clock if the rank has
-        several threads.
+        """Return the rows of the accesses that the program made during an operation: between its two calls, or by the
+        clock if the rank has several threads. `buffer_row`: the row of the operation's buffer.
         """
         start, end = int(self.holds.event[buffer_row]), int(self.end[buffer_row])
         if not self.several:
@@ -132,7 +134,9 @@ class _PendingBuffers:
         return rows[self.touches.slot[rows] != own] if blocking else rows
 
     def _find_accesses_to_blocks(self, buffer_row: int, access_rows: Ints) -> Iterator[BufferAccess]:
-        """Yield those of some accesses that touch a block of a buffer's datatype."""
+        """Yield the accesses among `access_rows` that touch a block of memory of a pending buffer. `buffer_row`: the
+        buffer's row.
+        """
         if not len(access_rows):
             return
         datatype, count, address = (
@@ -144,7 +148,7 @@ class _PendingBuffers:
             yield from self._find_accesses_to_layout(buffer_row, access_rows, layout, address) if layout else ()
             return
         parts = ByteRanges(address + each.offset, address + each.offset + each.length)
-        for row in self.touches.near(access_rows, parts).tolist():
+        for row in self.touches.select_rows_near(access_rows, parts).tolist():
             met = self.touches.find_overlap_with_ranges(row, parts)
             if met:
                 yield BufferAccess(row, buffer_row, *met)
@@ -166,7 +170,7 @@ class _PendingBuffers:
                 yield BufferAccess(row, buffer_row, *met)
 
     def _make_finding(self, access: BufferAccess) -> Finding:
-        """Return the finding for one access to a buffer that MPI had."""
+        """Return the finding for one access of the program to a buffer while MPI used it."""
         rank, touches, holds = self.rank, self.touches, self.holds
         start = rank.event(int(holds.event[access.hold]))
         end = int(self.end[access.hold])
@@ -174,7 +178,7 @@ class _PendingBuffers:
         completed = rank.event(end) if end < len(rank) else None
         kind, site = int(touches.kind[access.touch]), rank.site(int(touches.site[access.touch]))
         verb = "stores to" if kind & TouchKind.WRITE else "loads from"
-        begun = f", started{at_place(start)}," if maker is not start else ""
+        begun = f", started{site_suffix(start)}," if maker is not start else ""
         other = " (in another thread)" if touches.slot[access.touch] != rank.locate(start.index)[0].slot else ""
         until = f"{call_at(completed)} completes it" if completed else "nothing completes it"
         until = "it has not returned" if end == start.index else until
@@ -187,12 +191,14 @@ class _PendingBuffers:
             [start, *([completed] if completed else [])],
             evidence=self._make_evidence(access, start, completed),
             cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "
-            f"{maker.function.name}{at_place(maker)}",
+            f"{maker.function.name}{site_suffix(maker)}",
         )
         return add_access_site(made, rank, site, kind)
 
     def _make_evidence(self, access: BufferAccess, start: Event, completed: Event | None) -> MetPending:
-        """Return the evidence of an access: which bytes, and the calls between which MPI had them."""
+        """Return the evidence for an access to a pending buffer: the bytes, and the calls between which MPI used them.
+        `completed`: None if no call completed the operation.
+        """
         touches = self.touches
         return MetPending(
             access="write" if touches.kind[access.touch] & TouchKind.WRITE else "read",
@@ -218,7 +224,9 @@ def _slack(holds: BufferTable, hold: int) -> int:
 
 
 def _find_buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
-    """Return the call that names the buffer: the start itself, or the init of the persistent request that it starts."""
+    """Return the call that names the buffer of an operation. It is `start`, or if this starts a persistent request, the
+    call that made the request. `of_request`: the request's id.
+    """
     if start.function.name not in ("MPI_Start", "MPI_Startall"):
         return start
     event, request, init = Traffic(rank).starts
@@ -227,9 +235,9 @@ def _find_buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
 
 
 def find_completion_events(rank: Rank, buffers: BufferTable, gatherings: CollectiveCalls) -> Ints:
-    """Return for each buffer the index of the event that completes its operation.
+    """Return, for each buffer, the index of the event that completed its operation.
 
-    The number of events if none does; -1 if the completion is only a guess.
+    It is the number of the rank's events if none did, and -1 if Weft only guesses when it was complete.
     """
     found = np.full(len(buffers), len(rank), np.int64)
     of = Traffic(rank)
@@ -255,8 +263,8 @@ def find_completion_events(rank: Rank, buffers: BufferTable, gatherings: Collect
 
 
 def _find_status_checks(rank: Rank, requests: Ints) -> tuple[Ints, Ints]:
-    """Return two columns (request, event index): requests that MPI_Request_get_status found complete, so that their
-    buffers are free again.
+    """Return two columns (request id, event index) for requests that MPI_Request_get_status found complete. From then
+    on the program may use their buffers.
     """
     which = masks_of(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
     true = which[(rank.events["flags"][which] & Flag.TRUE) != 0]
@@ -276,7 +284,9 @@ def _checked_requests(event: Event, requests: Ints) -> list[int]:
 def _enter_one_sided_completions(
     rank: Rank, buffers: BufferTable, gatherings: CollectiveCalls, completion_events: Ints
 ) -> None:
-    """Set in `completion_events`, by buffer, the events that complete one-sided operations at their origin."""
+    """Set in `completion_events` the indices of the events that complete one-sided operations at their origin. Its
+    entries belong to the rows of `buffers`.
+    """
     names = calls.RMA | calls.REQUEST_RMA
     which = np.flatnonzero(
         (buffers.event >= 0) & masks_of(rank.trace.functions).table(names)[rank.events["function"][buffers.event]]

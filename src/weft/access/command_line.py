@@ -91,8 +91,8 @@ class CompilerCommand:
 
 
 def parse_command(command: Sequence[str]) -> CompilerCommand:
-    """Return a compiler's command line, parsed. Raises UsageError if it has -fsanitize=thread, whose hooks Weft needs
-    itself.
+    """Return a compiler's command line as a CompilerCommand. Raises UsageError if it has -fsanitize=thread, whose hooks
+    Weft needs itself.
     """
     compiler, *rest = command
     words = list(_expand_response_files(rest))
@@ -117,7 +117,7 @@ def parse_command(command: Sequence[str]) -> CompilerCommand:
 
 
 def _expand_response_files(words: Sequence[str]) -> Sequence[str]:
-    """Return the words of a command with the contents of its response files (@FILE) in their place."""
+    """Return the words of a command in which each response file (@FILE) is replaced by the words in it."""
     found: list[str] = []
     for word in words:
         file = Path(word[1:])
@@ -134,7 +134,9 @@ def compile_command(line: CompilerCommand, hooks: Sequence[str]) -> list[str]:
 
 
 def compile_commands(command: CompilerCommand, hooks: Sequence[str], folder: Path) -> list[list[str]]:
-    """Return, for a command that also links, a command for each source that compiles it to an object in `folder`."""
+    """Return one compile command for each source of a command that compiles and links at once. The objects go to
+    `folder`; `hooks` are options to add.
+    """
     kept = [
         a for a in command.arguments if not a.source and a.words[0].startswith("-") and not _is_link_option(a.words[0])
     ]
@@ -146,8 +148,8 @@ def compile_commands(command: CompilerCommand, hooks: Sequence[str], folder: Pat
 
 
 def link_command(command: CompilerCommand, object_folder: Path, more_words: Sequence[str]) -> list[str]:
-    """Return the command that links the objects in a folder in place of compiling its sources, with `more_words` at the
-    end.
+    """Return the link command for a command that compiles and links at once: the objects in `object_folder` replace the
+    sources. `more_words` are added at the end.
     """
     words: list[str] = []
     number = 0
@@ -161,8 +163,8 @@ def link_command(command: CompilerCommand, object_folder: Path, more_words: Sequ
 
 
 def make_command_entries(command: CompilerCommand, folder: Path) -> list[dict[str, object]]:
-    """Return the entries of a compilation database for a command given in `folder`: one for each source, and one for
-    its link.
+    """Return entries of a compilation database for a compiler command: one for each source, and one for the link if it
+    links. `folder`: where the command was given.
     """
     entry: dict[str, object] = {"directory": str(folder), "arguments": [command.compiler, *_flatten(command.arguments)]}
     linked = [] if command.is_compile_only else [entry]
@@ -170,11 +172,11 @@ def make_command_entries(command: CompilerCommand, folder: Path) -> list[dict[st
 
 
 def embed_command_record(command: Sequence[str], hooks: Sequence[str], record_file: Path) -> list[str]:
-    """Return a compile command whose assembler also reads `record_file`, so that the object has the record of its
-    command.
+    """Return a compile command whose assembler also reads `record_file`. The object file then contains the record of
+    its own command.
 
-    The command is returned as it is if that is impossible: clang runs no assembler. -pipe is removed: an assembler that
-    reads a pipe would read only that file.
+    If that is impossible, the command is returned as it is: clang runs no assembler. -pipe is removed, as an assembler
+    that reads a pipe would read only that file.
     """
     if "-S" in command or "-mllvm" in hooks or "," in str(record_file):
         return list(command)
@@ -194,8 +196,8 @@ def _object_path(folder: Path, number: int, source: str) -> Path:
 
 
 def _dependency_options(command: CompilerCommand, source: str) -> list[str]:
-    """Return the options that write the list of headers (-MD) beside the output, where gcc writes it for the unsplit
-    command.
+    """Return the options that write a source's list of headers (-MD) where gcc would have written it if the command had
+    not been split. [] if the command asks for none.
     """
     if not command.has("-MD", "-MMD") or command.has("-MF"):
         return []

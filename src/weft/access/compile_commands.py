@@ -13,8 +13,8 @@ from weft.errors import UsageError
 
 
 def add_command(database: Path, command: Sequence[str], folder: Path) -> None:
-    """Add a compiler call that was made in `folder` to a database, in place of an earlier one for the same source and
-    output.
+    """Add a compiler call to a compilation database (a JSON file). It replaces an earlier call for the same source and
+    output. `folder`: where the call was made.
 
     The file is locked, as builds run in parallel. Raises UsageError if it cannot be written or is not a database.
     """
@@ -36,7 +36,7 @@ def add_command(database: Path, command: Sequence[str], folder: Path) -> None:
 
 
 def _read_entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
-    """Return the entries of an open compilation database. Raises UsageError if it is not one."""
+    """Return the entries of a compilation database that is open. Raises UsageError if the file is not one."""
     try:
         held = json.loads(file.read() or "[]")
     except ValueError:

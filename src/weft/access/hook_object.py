@@ -40,7 +40,9 @@ def link_options() -> list[str]:
 
 
 def build_hook_object() -> Path:
-    """Return the object with the access hooks, built if it is not cached. Raises WeftError if it cannot be built."""
+    """Return the path of the object file with the access hooks (functions called at memory accesses). It is built if it
+    is not cached; WeftError if that fails.
+    """
     weft = files("weft")
     texts = [weft / "access/native/hooks.c", weft / "recorder/client.h", *library_headers()]
     contents = {text.name: text.read_bytes() for text in texts}
@@ -53,9 +55,9 @@ def build_hook_object() -> Path:
 
 def make_inlining_options() -> list[str]:
     """Return the options that make gcc use Weft's assembler, which replaces most hook calls by inline code (x86-64
-    only).
+    only). Also writes a script for it into the cache.
 
-    Empty where that is impossible: then each hook is a call, which takes several times as long.
+    Empty if that is impossible: then each hook is a call, which takes several times as long.
     """
     real = shutil.which("as")
     if platform.machine() != "x86_64" or real is None or not shutil.which("sh"):

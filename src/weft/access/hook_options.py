@@ -34,8 +34,8 @@ _DECIDING: Final = ("MPICH_CC", "MPICH_CXX", "MPICH_FC", "OMPI_CC", "OMPI_CXX", 
 
 
 def choose_hook_options(compiler: str) -> list[str]:
-    """Return the options that make a compiler insert access hooks. Raises UsageError if it has no such hooks, or does
-    not exist.
+    """Return the options that make a compiler insert calls at memory accesses (hooks). Raises UsageError if it does not
+    exist or has no such option.
     """
     found = shutil.which(compiler)
     if found is None:

@@ -37,34 +37,38 @@ class AccessOrdering:
         self._polled: dict[tuple[int, int], int] = {}
 
     def is_access_first(self, program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int) -> bool:
-        """Return whether an access (a row of `program`) is over before a one-sided operation may begin at its
-        target.
+        """Return whether an access of the program is surely over before a one-sided operation begins at its target.
+        `row`: the access in `program`; `operation_row`: the operation in `operations`.
         """
         rank, before = program.rank.index, int(program.touches.before[row])
         begins = (
             (int(operations.rank[operation_row]), int(operations.begin[operation_row])),
             (int(operations.target[operation_row]), int(operations.opened[operation_row])),
         )
-        return any(self._reaches(rank, before, *begin) for begin in begins if begin[1] >= 0)
+        return any(self._is_before_or_same(rank, before, *begin) for begin in begins if begin[1] >= 0)
 
     def is_operation_first(
         self, program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int
     ) -> bool:
-        """Return whether a one-sided operation is complete at its target before an access (a row of `program`)."""
+        """Return whether a one-sided operation is surely complete at its target before an access of the program. `row`:
+        the access in `program`; `operation_row`: the operation in `operations`.
+        """
         rank, behind = program.rank.index, int(program.touches.before[row]) - 1
         ends = (
             (int(operations.rank[operation_row]), int(operations.end[operation_row])),
             (int(operations.target[operation_row]), int(operations.closed[operation_row])),
         )
-        return any(self._reaches(*end, rank, behind) for end in ends if end[1] >= 0)
+        return any(self._is_before_or_same(*end, rank, behind) for end in ends if end[1] >= 0)
 
     def is_access_before(self, one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> bool:
         """Return whether access `a` of `one` is over before access `b` of `two` begins."""
         first, second = int(one.touches.before[a]), int(two.touches.before[b]) - 1
-        return self._reaches(one.rank.index, first, two.rank.index, second)
+        return self._is_before_or_same(one.rank.index, first, two.rank.index, second)
 
-    def _reaches(self, rank: int, event: int, other_rank: int, other_event: int) -> bool:
-        """Return whether the start of one event happens before another event, or is that event."""
+    def _is_before_or_same(self, rank: int, event: int, other_rank: int, other_event: int) -> bool:
+        """Return whether the start of one event happens before another event, or both are the same. False if either
+        event does not exist.
+        """
         if other_event < 0 or event >= len(self.trace.ranks[rank]):
             return False
         if rank == other_rank:
@@ -77,7 +81,9 @@ class AccessOrdering:
     def is_excluded_from_operation(
         program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int
     ) -> bool:
-        """Return whether locks keep an access and a one-sided operation apart in time, or a fence is between them."""
+        """Return whether an access and a one-sided operation cannot happen at the same time, because of locks or a
+        fence between them. `row`: the access in `program`; `operation_row`: the operation in `operations`.
+        """
         if program.rank.index == int(operations.rank[operation_row]):
             return False
         locks = {int(program.lock[row]), int(operations.lock[operation_row])}
@@ -90,7 +96,9 @@ class AccessOrdering:
     def is_excluded_from_access(
         first_program: WindowAccesses, first_row: int, second_program: WindowAccesses, second_row: int
     ) -> bool:
-        """Return whether locks keep accesses of two ranks apart in time, or a fence is between them."""
+        """Return whether accesses of two ranks cannot happen at the same time, because of locks or a fence between
+        them. Each is a row of its program's accesses.
+        """
         locks = {int(first_program.lock[first_row]), int(second_program.lock[second_row])}
         parted = int(first_program.fence[first_row]) != int(second_program.fence[second_row])
         return (0 not in locks and EXCLUSIVE in locks) or parted
@@ -98,7 +106,9 @@ class AccessOrdering:
     def is_access_over_first(
         self, program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int
     ) -> bool:
-        """Return whether an access ended, by the clock, before a one-sided operation did."""
+        """Return whether an access ended before a one-sided operation did, by the clock. True if the operation never
+        ended.
+        """
         end = int(operations.end[operation_row])
         over = self.trace.event(int(operations.rank[operation_row]), end).exit_ns if end >= 0 else None
         if over is None:
@@ -112,7 +122,7 @@ class AccessOrdering:
         self._polled[key] = min(before, self._polled.get(key, before))
 
     def may_be_ordered_by_values(self, program: WindowAccesses, row: int, other_rank: int) -> bool:
-        """Return whether an access may be ordered after another rank by means that the record does not show.
+        """Return whether an access may come after another rank's work by means that the record does not show.
 
         Such means are a value of the other rank that was waited for, by loads or gets, and locks made of atomic
         fetches.
@@ -125,14 +135,16 @@ class AccessOrdering:
         )
 
     def has_only_polling_calls(self, rank: Rank, first_event: int, end_event: int) -> bool:
-        """Return whether a rank makes calls between two events, and only calls that it makes while it waits."""
+        """Return whether a rank makes calls between two events, all of them calls that are made while waiting.
+        `first_event`, `end_event`: indices, the end excluded.
+        """
         functions = rank.events["function"][first_event:end_event]
         return 0 < len(functions) <= _MOST_BETWEEN and bool(
             masks_of(self.trace.functions).table(_ASKS)[functions].all()
         )
 
     def _find_first_fetch(self, rank: int) -> int:
-        """Return the index of a rank's first atomic fetch; one after its last event if it has none."""
+        """Return the index of a rank's first atomic fetch. If it has none, return a number above all its indices."""
         if rank not in self._fetched:
             of = self.trace.ranks[rank]
             events = masks_of(self.trace.functions).where(of, _FETCHES)
@@ -140,8 +152,8 @@ class AccessOrdering:
         return self._fetched[rank]
 
     def _find_first_repeated_get(self, rank: int) -> int:
-        """Return the index of a rank's first get that repeats one of the same line into the same memory, with only
-        completions in between.
+        """Return the index of a rank's first MPI_Get that repeats an earlier one, with only completing calls between
+        them. Both have the same source line and buffer. If there is none, return a number above all its indices.
         """
         if rank not in self._repeated:
             of = self.trace.ranks[rank]

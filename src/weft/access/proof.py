@@ -16,8 +16,8 @@ from weft.trace import Rank, Trace
 
 
 def verify_evidence(trace: Trace, evidence: Met, order: Order | None = None) -> bool:
-    """Return whether a finding's evidence agrees with the record. For a race, `order` (happens-before of the run) is
-    needed.
+    """Return whether a finding's evidence agrees with the record. Evidence of a race needs `order`, the happens-before
+    order of the run; without it the result is False.
     """
     if isinstance(evidence, MetPending):
         return _verify_pending(trace, evidence)
@@ -25,7 +25,9 @@ def verify_evidence(trace: Trace, evidence: Met, order: Order | None = None) -> 
 
 
 def _verify_pending(trace: Trace, evidence: MetPending) -> bool:
-    """Return whether the record has the access, during its operation and to the operation's bytes."""
+    """Return whether the record confirms an access to a pending buffer: the access exists, lies between the operation's
+    calls, and touches its bytes.
+    """
     index, before = evidence.before
     rank = trace.ranks[index]
     started, completed = evidence.started, evidence.completed
@@ -39,9 +41,9 @@ def _verify_pending(trace: Trace, evidence: MetPending) -> bool:
 
 
 def _has_access_and_buffer(rank: Rank, event_after: int, evidence: MetPending) -> bool:
-    """Return whether the record has an access just before an event, and the buffer, as the evidence says."""
+    """Return whether the record has the access just before an event, and the buffer, both as the evidence says."""
     placed = PlacedRows(rank)
-    touches, buffers = placed.touches(), placed.holds()
+    touches, buffers = placed.read_accesses(), placed.read_buffers()
     low, high = evidence.bytes
     writes = evidence.access == "write"
     near = np.flatnonzero((touches.before == event_after) & (touches.low < high) & (touches.high > low))
@@ -58,8 +60,8 @@ def _has_access_and_buffer(rank: Rank, event_after: int, evidence: MetPending) -
 
 
 def _is_between_by_clock(rank: Rank, start_event: int, end_event: int, ticks: int) -> bool:
-    """Return whether an access of another thread (at `ticks`) is, by the clock, between the calls that start and
-    complete an operation.
+    """Return whether an access of another thread lies between the calls that start and complete an operation, by the
+    clock. `ticks`: the time of the access. False if the rank has only one thread.
     """
     several = len(rank.threads) > 1 or bool((rank.accesses_to_pending_buffers["thread"] == 0).any())
     enter = rank.events["enter"]
@@ -67,7 +69,9 @@ def _is_between_by_clock(rank: Rank, start_event: int, end_event: int, ticks: in
 
 
 def _verify_unordered(trace: Trace, evidence: Met, order: Order) -> bool:
-    """Return whether the access is in the record and neither it nor its counterpart happens before the other."""
+    """Return whether the record confirms a race: the access exists, and neither it nor its counterpart happens before
+    the other.
+    """
     if not _has_access(trace, evidence.before, evidence.ticks):
         return False
     if isinstance(evidence, MetShared):
@@ -87,19 +91,17 @@ def _verify_unordered(trace: Trace, evidence: Met, order: Order) -> bool:
 
 def _has_access(trace: Trace, before: EventId, ticks: int) -> bool:
     placed = PlacedRows(trace.ranks[before.rank])
-    touches = placed.touches()
+    touches = placed.read_accesses()
     return bool(((touches.before == before.event) & (touches.first == ticks)).any())
 
 
 def _is_after(trace: Trace, order: Order, later: EventId, earlier: EventId) -> bool:
-    """Return whether an access is ordered after another: the past of the event before it holds the event after the
-    other.
-    """
+    """Return whether one access surely comes after another. Each is given as the event that follows it."""
     return later.event > 0 and _is_in_past(trace, order, EventId(later.rank, later.event - 1), *earlier)
 
 
 def _is_in_past(trace: Trace, order: Order, event: EventId, other_rank: int, other_event: int) -> bool:
-    """Return whether the start of another rank's event is in the causal past of the end of `event`."""
+    """Return whether another rank's event had begun, in the causal order, before the end of `event`."""
     if event.event < 0 or other_event >= len(trace.ranks[other_rank]):
         return False
     return bool(order.past(event).started[other_rank] > other_event)

@@ -58,8 +58,8 @@ class AccessTable:
         return result
 
     def find_shared_bytes(self, row: int, low_address: int, end_address: int) -> tuple[int, int] | None:
-        """Return (first byte, byte after the last) that one access of a row shares with an address range; None if none
-        does.
+        """Return (first byte, byte after the last) that the accesses of a row share with an address range, for the
+        first access that shares any. None if none does.
         """
         at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
         first = max(0, -(-(low_address - size + 1 - at) // stride))
@@ -74,8 +74,8 @@ class AccessTable:
         return Layout([Strided(int(self.low[row]), int(self.size[row])).repeat(int(self.stride[row]), count)])
 
     def find_overlap_with_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
-        """Return the first bytes that a row's accesses share with a datatype's layout at an address; None if there are
-        none.
+        """Return (first byte, byte after the last) that the accesses of a row share with a datatype's layout placed at
+        `address`. Only the first shared bytes are returned; None if there are none.
         """
         found = first_shared_blocks(layout, self.layout(row), -address)
         if found is None:
@@ -84,7 +84,9 @@ class AccessTable:
         return max(at + address, low), min(at + address + length, low + size)
 
     def find_overlap_with_ranges(self, row: int, ranges: ByteRanges) -> tuple[int, int] | None:
-        """Return the first bytes that a row's accesses share with byte ranges; None if there are none."""
+        """Return (first byte, byte after the last) that the accesses of a row share with some byte ranges. Only the
+        first shared bytes are returned; None if there are none.
+        """
         at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
         near = slice(np.searchsorted(ranges.high, at, "right"), np.searchsorted(ranges.low, self.high[row]))
         low, high = ranges.low[near], ranges.high[near]
@@ -92,9 +94,9 @@ class AccessTable:
         met = np.flatnonzero((first < self.count[row]) & (at + first * stride < high))
         return self.find_shared_bytes(row, int(low[met[0]]), int(high[met[0]])) if len(met) else None
 
-    def near(self, access_rows: Ints, ranges: ByteRanges) -> Ints:
-        """Return those rows of accesses that may share bytes with byte ranges: the others are certainly
-        between them.
+    def select_rows_near(self, access_rows: Ints, ranges: ByteRanges) -> Ints:
+        """Return the rows among `access_rows` whose accesses may share bytes with some byte ranges. All other rows
+        surely share none.
         """
         if not len(ranges.low):
             return np.zeros(0, np.int64)
@@ -168,7 +170,7 @@ class PlacedRows:
         self.before = self._find_next_events()
 
     def _find_next_events(self) -> Ints:
-        """Return for each recorded row the index of the rank's first event after it."""
+        """Return, for each recorded row, the index of the rank's first MPI call after it."""
         rows, enter = self.raw, self.rank.events["enter"]
         by_the_clock: Ints = np.searchsorted(enter, rows["first"]).astype(np.int64)
         if len(self.rank.threads) != 1:
@@ -176,8 +178,8 @@ class PlacedRows:
         own = np.minimum(rows["event"], len(enter)).astype(np.int64)
         return np.where(rows["event"] == NO_EVENTS, by_the_clock, own)
 
-    def touches(self) -> AccessTable:
-        """Return the program's accesses to memory as a table, ordered by the event that follows them."""
+    def read_accesses(self) -> AccessTable:
+        """Return the program's accesses to memory as a table, in the order of the MPI calls that follow them."""
         rows = np.flatnonzero(self.raw["kind"] < _HOLDS_FROM)
         rows = rows[np.argsort(self.before[rows], kind="stable")]
         raw = self.raw[rows]
@@ -189,7 +191,7 @@ class PlacedRows:
         return AccessTable(low, high, size, stride, count, kind, site, before, slot, first, last, again)
 
     def _find_recording_calls(self, rows: Ints) -> Ints:
-        """Return for each row the index of its thread's call during which it was recorded; -1 if there is none."""
+        """Return, for each row, the index of the MPI call during which its thread recorded it; -1 if there is none."""
         own = np.full(len(rows), -1, np.int64)
         for number, thread in enumerate(self.rank.threads):
             places = np.flatnonzero(self.rank.event_threads == number)
@@ -198,8 +200,8 @@ class PlacedRows:
             own[mine] = places[np.clip(at, 0, len(places) - 1)] if len(places) else -1
         return own
 
-    def holds(self) -> BufferTable:
-        """Return the buffers of the rank's operations as a table."""
+    def read_buffers(self) -> BufferTable:
+        """Return the buffers of the rank's MPI operations as a table."""
         kinds = self.raw["kind"]
         rows = np.flatnonzero((kinds == TouchKind.SENT) | (kinds == TouchKind.WRITTEN))
         raw = self.raw[rows]
@@ -210,8 +212,10 @@ class PlacedRows:
             low, count, datatype, bytes_, request, self._find_recording_calls(rows), raw["kind"] == TouchKind.WRITTEN
         )
 
-    def memory(self) -> WindowMemoryTable:
-        """Return the memory of the rank's windows as a table: from which event to which it belongs to a window."""
+    def read_window_memory(self) -> WindowMemoryTable:
+        """Return the memory of the rank's windows as a table. Each row is a piece of memory with the events (indices)
+        from which to which it belongs to a window.
+        """
         kinds = self.raw["kind"]
         rows = np.flatnonzero((kinds == TouchKind.UNIFIED) | (kinds == TouchKind.SEPARATE))
         gone = np.flatnonzero(kinds == TouchKind.GONE)
@@ -234,7 +238,7 @@ def _int_column(rows: NDArray[Any], name: str) -> Ints:
 
 
 def compute_return_ticks(rank: Rank, events: Ints) -> Ints:
-    """Return the ticks of the clock at which some events of a rank returned."""
+    """Return the clock ticks at which some calls of a rank returned. `events`: their indices."""
     chosen = rank.events[events]
     result: Ints = (chosen["enter"] + decode_durations(chosen["duration"])).astype(np.int64)
     return result

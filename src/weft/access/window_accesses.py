@@ -39,7 +39,9 @@ class WindowAccesses:
 
 
 def collect_window_accesses(trace: Trace, gatherings: CollectiveCalls) -> dict[Key, list[WindowAccesses]]:
-    """Return (window, rank that owns the memory) -> the accesses of each rank to that memory."""
+    """Return the program's own accesses to window memory: for each window and rank that owns the memory, the accesses
+    of each rank to it.
+    """
     found: dict[Key, list[WindowAccesses]] = defaultdict(list)
     for rank in trace.ranks:
         if len(rank.accesses_to_pending_buffers) and len(rank):
@@ -54,11 +56,13 @@ class _RankWindows:
     def __init__(self, rank: Rank, gatherings: CollectiveCalls) -> None:
         placed = PlacedRows(rank)
         self.rank, self.gatherings = rank, gatherings
-        self.touches, self.memory = placed.touches(), placed.memory()
+        self.touches, self.memory = placed.read_accesses(), placed.read_window_memory()
         self.of = read_epochs(rank, gatherings) if len(self.memory.window) and len(self.touches) else None
 
     def find(self) -> Iterator[tuple[Key, WindowAccesses]]:
-        """Yield (window and owner of its memory, the rank's accesses to that memory)."""
+        """Yield (window and owner of its memory, the rank's accesses to this memory) for each window that the rank
+        accessed by loads and stores.
+        """
         for number in range(len(self.memory.window)) if len(self.touches) else ():
             window = self.gatherings.window(self.rank, int(self.memory.window[number]))
             owner = self._owner_rank(window, int(self.memory.target[number])) if window else -1
@@ -77,7 +81,9 @@ class _RankWindows:
         return np.flatnonzero(inside & (t.before > m.begin[number]) & (t.before <= m.end[number]))
 
     def _make_accesses(self, memory_row: int, window: Window, access_rows: Ints) -> WindowAccesses:
-        """Return a rank's accesses to one window's memory, with their fence epochs and locks."""
+        """Return a rank's accesses to one window's memory, with the lock that it held and the fences before each
+        access. `memory_row`: the row of the memory; `access_rows`: the rows of the accesses.
+        """
         memory, rank = self.memory, self.rank
         # A dynamic window has no start: displacements are addresses.
         mine = _rebase(self.touches.pick(access_rows), int(memory.low[memory_row]) if memory.unit[memory_row] else 0)
@@ -87,7 +93,9 @@ class _RankWindows:
         return WindowAccesses(rank, mine, fence, lock, bool(memory.separate[memory_row]), flagged)
 
     def _count_fences_before(self, window: Window, before: Ints) -> Ints:
-        """Return how many fences of a window came before each access, which numbers its epoch."""
+        """Return how many fences of a window came before each access; accesses with the same count are in the same
+        epoch. `before`: the index of the event that follows each access.
+        """
         of = self.of
         if of is None or window not in of.windows:
             return np.zeros(len(before), np.int64)
@@ -95,7 +103,9 @@ class _RankWindows:
         return np.searchsorted(fences, before).astype(np.int64)
 
     def _find_lock_types(self, window: Window, target: int, before: Ints) -> Ints:
-        """Return for each access the type of the lock that the rank has on the target then; 0 for none."""
+        """Return the type of the lock (shared or exclusive) that the rank held on `target` at each access; 0 for none.
+        `before`: the index of the event that follows each access.
+        """
         found = np.zeros(len(before), np.int64)
         of = self.of
         if of is None or window not in of.windows:

@@ -39,7 +39,9 @@ _WORDS: Final = {READ: "reads", WRITE: "writes", UPDATE: "updates"}
 
 
 def find_window_races(trace: Trace, order: Order) -> list[Finding]:
-    """Return the races on the memory of all windows, the first one for each pair of source lines."""
+    """Return the races on window memory in which the program's own loads and stores take part. Only the first race for
+    each pair of source lines is returned.
+    """
     gatherings = CollectiveCalls(trace)
     parts = collect_window_accesses(trace, gatherings)
     if not parts:
@@ -90,17 +92,19 @@ class _WindowMemory:
         self.own = [_group_program_accesses(program) for program in programs]
 
     def note_polls(self) -> None:
-        """Find the loops in which a rank polls a value in window memory that another rank changes. For each loop, note
-        in the ordering from which access on the rank knows of the other rank's operations.
+        """Find the loops in which a rank polls a value in window memory until another rank changes it. For each loop,
+        the ordering notes from which access on the rank knows of the other rank's operations.
         """
         for program, classes in zip(self.programs, self.own, strict=True):
             for mine in classes:
                 for other in self.operated.overlapping(mine):
-                    if self._is_poll(program, mine, other):
+                    if self._is_polling_loop(program, mine, other):
                         self.ordering.polled(program, int(mine.rows[0]), int(self.of.rank[other.rows[0]]))
 
     def find_races(self) -> Iterator[Finding]:
-        """Yield the races of the program's accesses with one-sided operations, then with accesses of other ranks."""
+        """Yield the races of the program's accesses: first with one-sided operations, then with accesses of other
+        ranks.
+        """
         for program, classes in zip(self.programs, self.own, strict=True):
             for mine in classes:
                 for other in self.operated if program.separate else self.operated.overlapping(mine):
@@ -114,7 +118,9 @@ class _WindowMemory:
     def _find_race_with_operation(
         self, program: WindowAccesses, accesses: AlikeRows, operations: AlikeRows
     ) -> Iterator[Finding]:
-        """Yield a finding if accesses of the program and one-sided operations, each alike among themselves, race."""
+        """Yield a finding if some access of the program races with some one-sided operation. The accesses must be alike
+        (same bytes and place), and so must the operations.
+        """
         of, first, operation = self.of, accesses.rows.item(0), operations.rows.item(0)
         kind = program.touches.kind.item(first)
         reads = of.sort.item(operation) == READ or of.operation.item(operation) < 0
@@ -127,7 +133,7 @@ class _WindowMemory:
         else:
             bytes_ = program.touches.find_overlap_with_layout(first, shape, operations.low - shape.low)
         bytes_ = bytes_ or ((accesses.low, accesses.high) if apart else None)
-        if bytes_ is None or self._is_poll(program, accesses, operations):
+        if bytes_ is None or self._is_polling_loop(program, accesses, operations):
             return
         i = j = 0
         while i < len(accesses.rows) and j < len(operations.rows) and self.asked < MAX_ASKED:
@@ -148,8 +154,8 @@ class _WindowMemory:
                 return
 
     def _compare_order(self, program: WindowAccesses, row: int, operation_row: int) -> tuple[bool, bool]:
-        """Return (whether the access is first, whether the operation is first); computed once for accesses between the
-        same calls.
+        """Return two bools: whether an access surely comes before a one-sided operation, and whether it surely comes
+        after. The result is kept for further accesses between the same calls.
         """
         key = program.rank.index, program.touches.before.item(row), *self.of_time[operation_row]
         known = self.answers.get(key)
@@ -159,9 +165,9 @@ class _WindowMemory:
             self.answers[key] = known
         return known
 
-    def _is_poll(self, program: WindowAccesses, accesses: AlikeRows, operations: AlikeRows) -> bool:
-        """Return whether a rank waits for an operation of another one by loading again and again the single value that
-        it changes.
+    def _is_polling_loop(self, program: WindowAccesses, accesses: AlikeRows, operations: AlikeRows) -> bool:
+        """Return whether a rank waits for an operation of another rank by loading, again and again, the value that the
+        operation changes.
 
         That is allowed in the unified memory model (MPI-4.1, 12.7), and it may order later accesses.
         """
@@ -184,7 +190,9 @@ class _WindowMemory:
         second_program: WindowAccesses,
         second_accesses: AlikeRows,
     ) -> Iterator[Finding]:
-        """Yield a finding if accesses of two ranks' programs to a shared window race."""
+        """Yield a finding if accesses of two ranks' programs to a shared window race. The accesses of each side must be
+        alike (same bytes and place).
+        """
         first, second = int(first_accesses.rows[0]), int(second_accesses.rows[0])
         kinds = int(first_program.touches.kind[first]), int(second_program.touches.kind[second])
         if not (kinds[0] | kinds[1]) & TouchKind.WRITE or kinds[0] & kinds[1] & TouchKind.ATOMIC:
@@ -212,7 +220,9 @@ class _WindowMemory:
     def _make_operation_race(
         self, program: WindowAccesses, row: int, operation_row: int, shared_bytes: tuple[int, int]
     ) -> Iterator[Finding]:
-        """Yield the finding of a race between a program's access and an operation, once for each pair of lines."""
+        """Yield the finding of a race between an access of the program and a one-sided operation. Nothing if this pair
+        of lines was reported before, or if values may order the two.
+        """
         if self.ordering.may_be_ordered_by_values(program, row, int(self.of.rank[operation_row])):
             return
         rank, touches = program.rank, program.touches
@@ -247,7 +257,9 @@ class _WindowMemory:
         second_row: int,
         shared_bytes: tuple[int, int],
     ) -> Iterator[Finding]:
-        """Yield the finding of a race between two programs' accesses, once for each pair of lines."""
+        """Yield the finding of a race between accesses of two ranks to a shared window. Nothing if this pair of lines
+        was reported before, or if values may order the two.
+        """
         if (
             self.ordering.may_be_ordered_by_values(first_program, first_row, second_program.rank.index)
             or first_program.flagged
@@ -300,7 +312,9 @@ class AlikeRowGroups:
 
 
 def _group_alike(low: Ints, high: Ints, columns: tuple[NDArray[Any], ...]) -> Iterator[AlikeRows]:
-    """Yield groups of rows that are equal in all columns and in the bytes from `low` to `high` that they access."""
+    """Yield groups of rows that are equal in all columns and access the same bytes. `low`, `high`: the first byte of
+    each row, and the byte after its last.
+    """
     table = np.stack([*columns, high, low])
     order = np.lexsort(table)
     changed = (np.diff(table[:, order], axis=1) != 0).any(axis=0)
@@ -316,8 +330,8 @@ def _group_program_accesses(program: WindowAccesses) -> AlikeRowGroups:
 def _find_common_bytes(
     first_program: WindowAccesses, first_row: int, second_program: WindowAccesses, second_row: int
 ) -> tuple[int, int] | None:
-    """Return the first bytes that accesses of two rows share, found by the elements of the row with fewer; None if
-    there are none.
+    """Return (first byte, byte after the last) that the accesses of two rows share, for the first access that shares
+    any. None if there are none.
     """
     if int(first_program.touches.count[first_row]) > int(second_program.touches.count[second_row]):
         return _find_common_bytes(second_program, second_row, first_program, first_row)

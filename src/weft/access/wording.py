@@ -23,7 +23,7 @@ def format_file(place: CallSite) -> str:
 
 
 def format_site(site: CallSite) -> str:
-    """Return a call site as ` at halo.c:41 in exchange`; "" if nothing is known of it."""
+    """Return a call site as the end of a sentence: ` at halo.c:41 in exchange`. "" if nothing is known of it."""
     if site.file:
         inside = f" in {site.function}" if site.function else ""
         return f" at {Path(site.file).name}:{site.line}{inside}"

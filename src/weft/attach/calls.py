@@ -15,7 +15,7 @@ from weft.attach.model import Argument, Call, Frame, Stack
 from weft.mpi.table import functions_by_name
 from weft.sources import files
 from weft.sources.call_arguments import find_call_arguments
-from weft.sources.statement import statement
+from weft.sources.statement import find_statement
 from weft.trace.sites import CallSite
 
 STARTS: Final = re.compile(
@@ -69,8 +69,8 @@ def preload_table() -> None:
 
 @cache
 def canonical_name(function: str) -> str | None:
-    """Return `MPI_Recv` for the symbol of an MPI function in C, Fortran or a profiling library; None for other
-    symbols.
+    """Return the name of an MPI function as in C, such as `MPI_Recv`, for its symbol in C, Fortran or a profiling
+    library. None for other symbols.
     """
     name = function.lower().removesuffix("_impl").rstrip("_")
     name = name[1:] if name.startswith("pmpi_") else name
@@ -86,10 +86,10 @@ def find_mpi_function(frame: Frame) -> str | None:
 
 
 def split_stack(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
-    """Return the program's frames, outermost first, the MPI function that they called (None if none), and the frames
-    inside MPI.
+    """Return (the program's frames, the MPI function that they called, the frames inside MPI), frames outermost first.
+    The function is None if the thread is not in MPI.
 
-    `frames` begin with the innermost. Of mpi4py's frames only the method stays; frames that start programs are dropped.
+    `frames`: innermost first. Of mpi4py's frames only the method is kept; frames that start the program are dropped.
     """
     outer = list(reversed(frames))
     found = next(((i, name) for i, frame in enumerate(outer) if (name := find_mpi_function(frame))), None)
@@ -99,19 +99,21 @@ def split_stack(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
 
 
 def find_unnamed_mpi(frames: Sequence[Frame]) -> int:
-    """Return the index of the first frame in MPI's library, none of whose functions is known by name; the number of
-    frames if there is none. `frames`: outermost first.
+    """Return the index of the first frame that is in MPI's library, for a stack in which no MPI function is known by
+    name. Without such a frame, return the number of frames. `frames`: outermost first.
     """
     return next((i for i, frame in enumerate(frames) if is_mpi(frame) and not is_mpi4py(frame)), len(frames))
 
 
 def split_at_mpi(frames: Sequence[Frame], mpi_index: int) -> tuple[Stack, Stack]:
-    """Return the program's frames and those inside MPI, which begin at an index of `frames` (outermost first); frames
-    that start the program are dropped.
+    """Return (the program's frames, the frames inside MPI), outermost first. Frames that start the program are dropped.
+
+    `frames`: outermost first. `mpi_index`: the index of the first frame inside MPI, the number of frames if there is
+    none.
     """
     begin = next((i for i, frame in enumerate(frames) if frame.python), 0)  # the interpreter's own frames lie beneath
     own = [frame for frame in frames[begin:mpi_index] if not is_start_or_unknown(frame)]
-    own = own[: 1 + next((i for i, frame in enumerate(own) if waits_in_suite(frame)), len(own))]
+    own = own[: 1 + next((i for i, frame in enumerate(own) if is_suite_wait(frame)), len(own))]
     if len(own) > 1 and own[0].site.function == "main" and (own[1].site.function or "") in ("MAIN__", "main"):
         own = own[1:]  # gfortran's own, before the program
     if len(own) > 1 and own[0].site.function == "main" and FORTRAN_FILE.search(own[1].site.file or ""):
@@ -140,8 +142,8 @@ def is_mpi4py(frame: Frame) -> bool:
 
 
 def is_library_thread(stack: Stack, mpi_function: str | None) -> bool:
-    """Return whether a thread belongs to a library: it is in no MPI function with a name, and at no line of the
-    program.
+    """Return whether a thread belongs to a library: it executes no line of the program, and no MPI function whose name
+    is known.
     """
     return mpi_function in (None, UNNAMED) and not any(frame.python or is_source(frame.site) for frame in stack)
 
@@ -151,9 +153,9 @@ def is_weft_thread(stack: Stack) -> bool:
     return any(frame.python and OWN_THREADS.search(frame.site.file or "") for frame in stack)
 
 
-def waits_in_suite(frame: Frame) -> bool:
-    """Return whether a frame is that in which a rank waits for the others of a test suite; the calls by which it polls
-    are of no interest.
+def is_suite_wait(frame: Frame) -> bool:
+    """Return whether a frame is of Weft's function in which a rank of a test suite waits for the other ranks. The calls
+    inside are of no interest.
     """
     function = frame.site.function or ""
     return frame.python and function.endswith("wait_for_all_ranks") and bool(MEETING.search(frame.site.file or ""))
@@ -168,8 +170,8 @@ def is_source(site: CallSite) -> bool:
 
 
 def find_argument_texts(mpi_function: str, site: CallSite) -> list[tuple[str, str]]:
-    """Return (parameter, source text) for the arguments of an MPI call that say for whom it waits; empty if the
-    statement is not understood.
+    """Return (parameter, source text) for the arguments of an MPI call that show for whom it waits, such as source and
+    tag. Empty if the statement in the source is not understood.
     """
     function = functions_by_name().get(mpi_function)
     lines = read_statement(site)
@@ -189,7 +191,7 @@ def is_safe_to_evaluate(expression: str) -> bool:
 
 
 def describe_python_call(mpi_function: str, frame: Frame, method: str) -> Call:
-    """Return a call of an mpi4py method with its arguments, from its source line and the values of variables."""
+    """Return a call of an mpi4py method with its arguments, read from its source line and the values of variables."""
     lines = read_statement(frame.site)
     call = find_call_node(lines, method)
     if call is None:
@@ -207,8 +209,8 @@ def describe_python_call(mpi_function: str, frame: Frame, method: str) -> Call:
 
 
 def is_edited(frame: Frame, begin_time: float) -> bool:
-    """Return whether a frame's source file was changed after its process began (seconds since 1970), so that its lines
-    are not those that run.
+    """Return whether a frame's source file was changed after its process began, so that the lines in the file are not
+    those that run. `begin_time`: in seconds since 1970.
     """
     try:
         return Path(frame.site.file or "").stat().st_mtime > begin_time
@@ -217,7 +219,9 @@ def is_edited(frame: Frame, begin_time: float) -> bool:
 
 
 def find_call_node(statement_lines: Sequence[str], method: str) -> ast.Call | None:
-    """Return the syntax node of the only call of a method in a statement; None if there is no such call, or several."""
+    """Return the syntax node of the call of a method in a Python statement. None if the statement does not call it, or
+    calls it several times.
+    """
     text = textwrap.dedent("\n".join(statement_lines))
     for ending in ("", " pass", "\n pass"):
         try:
@@ -233,33 +237,39 @@ def find_call_node(statement_lines: Sequence[str], method: str) -> ast.Call | No
 
 
 def evaluate_as_text(node: ast.expr, values: dict[str, str]) -> str | None:
-    """Return the value of an expression of whole numbers and variables as text; None for any other expression."""
+    """Return the value of a Python expression of whole numbers and variables as text. None for any other expression.
+    `values`: of the variables, by name, as text.
+    """
     try:
-        return str(evaluate(node, values))
+        return str(evaluate_whole_number(node, values))
     except (KeyError, ValueError, ZeroDivisionError):
         return None
 
 
-def evaluate(node: ast.expr, values: dict[str, str]) -> int:
-    """Return the value of an expression of whole numbers. Raises KeyError or ValueError for any other."""
+def evaluate_whole_number(node: ast.expr, values: dict[str, str]) -> int:
+    """Return the value of a Python expression of whole numbers and variables. KeyError or ValueError for any other
+    expression. `values`: of the variables, by name, as text.
+    """
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return int(node.value)
     if isinstance(node, ast.Name):
         return int(values[node.id])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -evaluate(node.operand, values)
+        return -evaluate_whole_number(node.operand, values)
     if isinstance(node, ast.BinOp):
-        return OPERATORS[type(node.op)](evaluate(node.left, values), evaluate(node.right, values))
+        return OPERATORS[type(node.op)](
+            evaluate_whole_number(node.left, values), evaluate_whole_number(node.right, values)
+        )
     raise ValueError
 
 
 def is_world(communicator: str, site: CallSite) -> bool:
-    """Return whether a communicator, as the source has it, is MPI_COMM_WORLD, or a variable to which the file assigns
-    only that.
+    """Return whether a communicator is certainly MPI_COMM_WORLD: by its name, or as a variable to which the file
+    assigns nothing else. `communicator`: its text in the source.
     """
     if re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD(%MPI_VAL)?", communicator, re.I):
         return True
-    file = files.read(site.file or "") if re.fullmatch(r"\w+", communicator) else None
+    file = files.read_source(site.file or "") if re.fullmatch(r"\w+", communicator) else None
     if file is None:
         return False
     gets = re.findall(
@@ -269,20 +279,20 @@ def is_world(communicator: str, site: CallSite) -> bool:
 
 
 def read_statement(site: CallSite) -> list[str]:
-    """Return the lines of the statement at a call site; empty if its file is not here, or was changed after the program
-    was built.
+    """Return the source lines of the statement at a call site. Empty if the source file is not here, or was changed
+    after the program was built.
     """
     path = site.file or ""
-    file = files.read(path) if path else None
+    file = files.read_source(path) if path else None
     if file is None or is_newer(path, site.module):
         return []
-    found = statement(file.lines, 1, site.line, path)
+    found = find_statement(file.lines, 1, site.line, path)
     return list(found.lines) if found else []
 
 
 @cache
 def is_newer(source_path: str, module: str | None) -> bool:
-    """Return whether a source file is newer than the module (program or library) that was built of it."""
+    """Return whether a source file is newer than the module (program or library) that was built from it."""
     try:
         return module is not None and Path(source_path).stat().st_mtime > Path(module).stat().st_mtime
     except OSError:

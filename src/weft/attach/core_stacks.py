@@ -38,7 +38,9 @@ Lines = list[tuple[Frame, bool]]
 
 
 def look_at_cores(core_paths: Sequence[Path], program: str = "") -> Job:
-    """Return the stacks in core files as one job. `program`: the path of the executable, if it is not where it ran."""
+    """Return the stacks in core files as one job. `program`: the path of the executable, if it is no longer where it
+    ran.
+    """
     read = [cores.read_core(path) for path in core_paths]
     found = number_cores(read)
     calls.preload_table()
@@ -48,7 +50,7 @@ def look_at_cores(core_paths: Sequence[Path], program: str = "") -> Job:
             free.put(gdb)
 
         def read_one(core: Core) -> tuple[RankStacks, str]:
-            """Return the stacks of one core file, and why it gives no lines of Python (empty if it does)."""
+            """Return (the stacks of one core file, why it gives no lines of Python). The second is empty if it does."""
             gdb = free.get()
             try:
                 return _read_core_stacks(core, os.path.realpath(program) if program else core.program, gdb)
@@ -65,9 +67,10 @@ def look_at_cores(core_paths: Sequence[Path], program: str = "") -> Job:
 
 
 def number_cores(found: Sequence[Core]) -> list[Core]:
-    """Return the core files with a rank each: their own, or numbers in order if one does not say its rank.
+    """Return the core files, each with a rank. If every file says its own rank, they keep these; otherwise all are
+    numbered in the order given.
 
-    Raises UsageError if files belong to several jobs, or several to one rank.
+    UsageError if the files belong to several jobs, or two of them to the same rank.
     """
     if any(core.rank is None for core in found):
         return [replace(core, rank=number, size=len(found)) for number, core in enumerate(found)]
@@ -82,11 +85,11 @@ def number_cores(found: Sequence[Core]) -> list[Core]:
 
 
 def _read_core_stacks(core: Core, program: str, gdb: Reader) -> tuple[RankStacks, str]:
-    """Return the stacks of one core file, and why it gives no lines of Python (empty if it does). `program`: its
-    executable.
+    """Return (the stacks of one core file, why it gives no lines of Python). The second is empty if it does. `program`:
+    the path of the executable; `gdb`: reads the stacks.
     """
     one = RankStacks(core.rank or 0, core.pid, "", program)
-    one.problem = explain_unfit(core, program)
+    one.problem = explain_unreadable_core(core, program)
     if one.problem:
         return one, ""
     native = Native([gdb], {core.pid: core.maps})
@@ -109,8 +112,10 @@ def _read_core_stacks(core: Core, program: str, gdb: Reader) -> tuple[RankStacks
     return one, why
 
 
-def explain_unfit(core: Core, program: str) -> str:
-    """Return why a core file cannot be read with a program; empty if it can."""
+def explain_unreadable_core(core: Core, program: str) -> str:
+    """Return why gdb cannot read a core file together with a program, for example because the program was built again.
+    Empty if it can.
+    """
     if not program.startswith("/"):
         return f"{core.path} does not say which program left it: name it by --program"
     if not (program + str(core.path.resolve())).isprintable():  # gdb takes what follows a line feed for a command
@@ -127,29 +132,37 @@ def explain_unfit(core: Core, program: str) -> str:
 
 
 def read_python_frames(core: Core) -> tuple[dict[int, Lines], str]:
-    """Return the frames of Python in a core file by thread, and why there are none (empty if there are)."""
+    """Return (the frames of Python in a core file by thread id, why there are none). The second is empty if py-spy
+    finds them.
+    """
     command = [python.find_py_spy(), "dump", "--core", str(core.path), "--json", "--locals"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         if done.returncode == 0:
-            return {int(one["os_thread_id"] or 0): _lines(one["frames"]) for one in json.loads(done.stdout)}, ""
+            return {
+                int(one["os_thread_id"] or 0): _parse_python_frames(one["frames"]) for one in json.loads(done.stdout)
+            }, ""
         why = next(iter(done.stderr.strip().splitlines()), f"it ended with status {done.returncode}")
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         why = str(error)
     return {}, f"py-spy does not find Python's lines in {core.path}: {why.removeprefix('Error: ')}"
 
 
-def _lines(told: Sequence[dict[str, Any]]) -> Lines:
+def _parse_python_frames(frame_dicts: Sequence[dict[str, Any]]) -> Lines:
+    """Return py-spy's frames of a thread, each with whether C code of the interpreter began to evaluate there."""
     return [
         (frame, bool(one.get("is_shim_entry")))
-        for one in told
+        for one in frame_dicts
         for frame in python.parse_frames([one], keep_start_frames=True)
     ]
 
 
 def merge_frames(native: Sequence[Frame], lines: Lines) -> list[Frame]:
-    """Return native and Python frames as one stack, innermost first: Python's lines replace the interpreter's functions
-    that evaluate them.
+    """Return native and Python frames as one stack, innermost first. Each native frame that evaluates Python code is
+    replaced by the Python lines that it evaluates.
+
+    `native`: innermost first. `lines`: Python's frames, innermost first, each with whether the next native frame
+    evaluates the lines outside it.
     """
     found: list[Frame] = []
     left = list(lines)
@@ -166,8 +179,8 @@ def merge_frames(native: Sequence[Frame], lines: Lines) -> list[Frame]:
 
 
 def demangle_cython(frame: Frame) -> Frame:
-    """Return a frame of a function that Cython made, under the function's name in the source; other frames as they
-    are.
+    """Return a frame of a function that Cython made, with the function's name in the source. Other frames are returned
+    unchanged.
     """
     mangled = CYTHON.fullmatch(frame.site.function or "")
     if mangled is None:
@@ -180,7 +193,9 @@ def demangle_cython(frame: Frame) -> Frame:
 
 
 def describe_endings(core_files: Sequence[Core], stacks_by_rank: Mapping[int, RankStacks]) -> Iterator[str]:
-    """Yield sentences on the signals that ended ranks, where, and on core files that are cut short."""
+    """Yield sentences that say which signals ended which ranks, and at which lines, and which core files are
+    cut short.
+    """
     ends: dict[str, list[int]] = {}
     for core in core_files:
         if core.signal:
@@ -196,7 +211,9 @@ def describe_endings(core_files: Sequence[Core], stacks_by_rank: Mapping[int, Ra
 
 
 def describe_signal_origin(core: Core, rank_stacks: RankStacks) -> str:
-    """Return the line of the thread that caused the signal, such as ` at a.c:9`, or that another process sent it."""
+    """Return where the signal came from: ` at a.c:9`, the line of the thread that caused it, or ` from another
+    process`. Empty if unknown.
+    """
     if core.sent:
         return " from another process"
     thread = next((thread for thread in rank_stacks.threads if thread.id == core.thread and thread.stack), None)

@@ -76,7 +76,9 @@ class _Memory:
     segments: list[_Segment]
 
     def read(self, address: int, length: int) -> bytes:
-        """Return bytes from an address on; less than `length`, or nothing, if they are not in the file."""
+        """Return bytes from an address on. They are fewer than `length`, or none, if the core file does not contain all
+        of them.
+        """
         for one in self.segments:
             if one.address <= address < one.address + one.length:
                 self.file.seek(one.at + address - one.address)
@@ -90,7 +92,9 @@ class _Memory:
 
 
 def read_core(path: Path) -> Core:
-    """Return what a core file says about its process. UsageError if it is no core file."""
+    """Return what a core file says about its process: program, rank, signal and so on. UsageError if it is no core
+    file.
+    """
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a file")
     try:
@@ -103,7 +107,7 @@ def read_core(path: Path) -> Core:
 
 
 def _read_open_core(path: Path, file: IO[bytes]) -> Core:
-    """Return what an open core file says of its process. UsageError if it is no core file."""
+    """Return what an open core file says about its process. UsageError if it is no core file."""
     head = file.read(64)
     for magic, name in PACKED.items():
         if head.startswith(magic):
@@ -134,8 +138,8 @@ def _read_open_core(path: Path, file: IO[bytes]) -> Core:
 
 
 def _read_segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
-    """Yield the segments of a core file (its program headers). ValueError if their table is not found. `head`: the
-    file's first 64 bytes.
+    """Yield the segments of a core file, from its program headers. ValueError if the table of these is not found.
+    `head`: the first 64 bytes of the file.
     """
     (table,) = struct.unpack_from("<Q", head, 32)
     size, count = struct.unpack_from("<HH", head, 54)
@@ -173,8 +177,8 @@ def _parse_auxiliary_vector(note: bytes) -> dict[int, int]:
 
 
 def _read_environment(memory: _Memory, end_address: int) -> dict[str, str]:
-    """Return the environment variables with which the process began; they end at `end_address`, where the program's
-    name begins.
+    """Return the environment variables with which the process began. `end_address`: the address at which they end and
+    the program's name begins.
     """
     found: dict[str, str] = {}
     begin = max(memory.begin(end_address), end_address - MOST_STRINGS)
@@ -187,7 +191,9 @@ def _read_environment(memory: _Memory, end_address: int) -> dict[str, str]:
 
 
 def _find_program_build_id(memory: _Memory, vector: dict[int, int]) -> str:
-    """Return the build id of the program from its headers in memory; empty if it is not in the file."""
+    """Return the build id of the program, read from its headers in memory. Empty if the core file does not contain it.
+    `vector`: the process's auxiliary vector (AT_…).
+    """
     table, size, count = (vector.get(key, 0) for key in (AT_PHDR, AT_PHENT, AT_PHNUM))
     if size != SEGMENT:
         return ""

@@ -19,10 +19,10 @@ PAUSE: Final = 0.02
 
 @contextmanager
 def ensure_resumed(pids: Sequence[int]) -> Iterator[None]:
-    """Let all of the processes run after a `with` block, whatever ends the block, even if Weft is killed.
+    """Make sure that all of the processes run after a `with` block, even if Weft is killed inside it.
 
-    A process of its own waits for the end of the block. A process that a debugger has stopped resumes by itself once
-    the debugger is gone, except one that was just being stopped.
+    A guard process waits for the end of the block and resumes them. A process that a debugger has stopped resumes by
+    itself once the debugger is gone, except one that was just being stopped.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -40,8 +40,8 @@ def ensure_resumed(pids: Sequence[int]) -> Iterator[None]:
 
 
 def open_handle(pid: int) -> int | None:
-    """Return a handle (pidfd) of a process, which never comes to mean another process; None if the process has
-    ended.
+    """Return a handle (pidfd) of a process, which stays valid for this process only, even if its number is used again.
+    None if the process has ended.
     """
     try:
         return os.pidfd_open(pid)
@@ -50,8 +50,8 @@ def open_handle(pid: int) -> int | None:
 
 
 def _run_guard(pipe: int, processes: list[tuple[int, int]]) -> None:
-    """Wait for the end of Weft's `with` block, then resume the processes (pid, handle). Runs in the guard process and
-    does not return.
+    """Wait in the guard process for the end of Weft's `with` block, then resume the processes, and exit. `pipe`: is
+    closed when Weft ends; `processes`: (pid, handle) of each.
     """
     with suppress(BaseException):
         os.setsid()
@@ -70,9 +70,10 @@ def _run_guard(pipe: int, processes: list[tuple[int, int]]) -> None:
 
 
 def _wait_for_debuggers(processes: list[tuple[int, int]]) -> None:
-    """Wait until no debugger is attached to the processes: gdb and py-spy detach by themselves once Weft is gone.
+    """Wait until no debugger is attached to the processes, after Weft was killed: gdb and py-spy detach by themselves.
 
-    A gdb of Weft's that does not is killed: it may wait for a file of the program's that is a pipe.
+    A gdb of Weft that does not detach is killed after PATIENCE seconds: it may wait for a file of the program that is a
+    pipe.
     """
     from weft.attach.reader import is_reader  # seldom: Weft was killed
 

@@ -12,8 +12,8 @@ from weft.debug.ptrace import Standing
 
 @contextmanager
 def stopped(pids: Sequence[int]) -> Iterator[Standing]:
-    """Stop those of the processes that may be looked into during a `with` block, and yield them; they go on afterwards,
-    whatever ends the block.
+    """Stop the processes during a `with` block, except those that Weft may not look into, and yield them. Whatever ends
+    the block, they continue afterwards.
     """
     refused = {pid: why for pid in pids if (why := why_not_examinable(pid))}
     held = Standing(refused, [pid for pid in pids if pid not in refused])

@@ -16,10 +16,11 @@ ET_DYN: Final = 3
 
 
 def correct_inlined_lines(stacks: Mapping[int, Sequence[Told]], ended_maps: Mapping[int, str]) -> None:
-    """Correct in place the lines of frames that gdb takes from a function inlined before them.
+    """Correct, in place, the lines of frames for which gdb shows the line of another function that was inlined before
+    them.
 
-    `stacks`: frames, innermost first, by process. `ended_maps`: the memory maps of processes that have ended. A line
-    that cannot be looked up is removed: none is better than one of another file.
+    `stacks`: the frames of each process, innermost first. `ended_maps`: the memory maps of processes that have ended. A
+    line that cannot be looked up is removed, as no line is better than one of another file.
     """
     strange: dict[str, list[tuple[int, Told]]] = {}
     for pid, frames in stacks.items():
@@ -40,8 +41,8 @@ def correct_inlined_lines(stacks: Mapping[int, Sequence[Told]], ended_maps: Mapp
 
 
 def find_load_address(maps: str, module: str) -> int:
-    """Return the load address of a module in a process with this memory map; 0 if its addresses are those of
-    its file.
+    """Return the address at which a module is loaded in a process. 0 if the addresses in its file are the final ones.
+    `maps`: the text of the process's memory map.
     """
     try:
         with Path(module).open("rb") as file:

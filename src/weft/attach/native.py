@@ -27,9 +27,9 @@ class Native:
         self._readers = list(readers)
 
     def hold(self, before: Callable[[int], object]) -> None:
-        """Stop the processes with gdb; those that cannot be stopped are listed in `problems` with the reason.
+        """Stop the processes with gdb. If one cannot be stopped, the reason is stored in `problems`.
 
-        `before`: called with each pid before gdb attaches to it.
+        `before`: is called with the pid of each process before gdb attaches to it.
         """
         left = {reader: list(reader.pids) for reader in self._readers}
         while turn := [reader for reader, pids in left.items() if pids]:
@@ -43,13 +43,13 @@ class Native:
                 del left[reader][0]
 
     def _note_problem(self, reader: Reader, pid: int, why: str) -> None:
-        """Note why a process cannot be stopped, and leave it out from now on."""
+        """Store why a process cannot be stopped, and leave the process out from now on."""
         self.problems[pid] = why
         reader.pids.remove(pid)
         self.pids.remove(pid)
 
     def stacks(self) -> dict[int, dict[int, list[Frame]]]:
-        """Return the frames of all threads, innermost first, by process and thread."""
+        """Return the frames of all threads: pid -> thread id -> frames, innermost first."""
         answers = self._ask_all("stacks", dict.fromkeys(self._readers, ())).values()
         told = {int(pid): threads for answer in answers for pid, threads in answer.items()}
         frames = {pid: [frame for one in threads for frame in one["frames"]] for pid, threads in told.items()}
@@ -58,10 +58,9 @@ class Native:
                 for pid, threads in told.items()}  # fmt: skip
 
     def evaluate_numbers(self, requests: Sequence[tuple[Place, Sequence[str]]]) -> list[list[str | None]]:
-        """Return the numbers that expressions have in frames, as texts; None for one that is no number, or cannot be
-        read.
+        """Return the values of expressions in frames, as texts. A value is None if it is no number, or cannot be read.
 
-        `requests`: pairs of a frame's position and its expressions; the answers have the same shape.
+        `requests`: (position of a frame, its expressions). The result has a list of values for each request.
         """
         of = {reader: [number for number, (place, _) in enumerate(requests) if place[0] in reader.pids]
               for reader in self._readers}  # fmt: skip
@@ -81,7 +80,7 @@ class Native:
         self._readers, self.pids = [], []
 
     def _ask_all(self, request: str, arguments_by_reader: dict[Reader, tuple[Any, ...]]) -> dict[Reader, Any]:
-        """Send a request to each gdb, and return their answers by gdb; all gdbs work at the same time."""
+        """Send a request to all gdbs, which work at the same time, and return the answer of each."""
         for reader, arguments in arguments_by_reader.items():
             reader.ask(request, *arguments)
         return {reader: reader.answer() for reader in arguments_by_reader}

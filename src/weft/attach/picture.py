@@ -64,7 +64,7 @@ def draw_tree(job: Job, *, with_mpi_frames: bool = False) -> Picture:
     """Return a picture of the stacks of a job, with its sentences above. `with_mpi_frames`: also the frames inside
     MPI.
     """
-    said = [sentences.headline(job), *sentences.describe_job(job)]
+    said = [sentences.render_headline(job), *sentences.describe_job(job)]
     if len(said) > TOLD:
         said = [*said[: TOLD - 1], f"and {len(said) - TOLD + 1} more sentences: weft attach tells all of them as text"]
     top = 2 * MARGIN + LINE * len(said)
@@ -72,7 +72,7 @@ def draw_tree(job: Job, *, with_mpi_frames: bool = False) -> Picture:
         make_box(node)
         for node in sort_by_size(tree.merge_stacks(job.ranks, with_mpi_frames=with_mpi_frames).beneath.values())
     ]
-    place_boxes(boxes, MARGIN, top)
+    place_column(boxes, MARGIN, top)
     drawn = list(iterate_boxes(boxes))
     odd = {rank for group in sentences.group_ranks(job.ranks) if group.odd for rank in group.ranks}
     width = max([one.x + one.width for one in drawn] + [1.2 * measure_text(line) for line in said]) + MARGIN
@@ -87,8 +87,8 @@ def draw_tree(job: Job, *, with_mpi_frames: bool = False) -> Picture:
 
 
 def make_box(node: Node) -> Box:
-    """Return a box of a node and of all nodes that follow it without a fork, with the boxes of the branches behind
-    it.
+    """Return the box for a node of the tree of stacks. All nodes that follow it are in the same box, up to a fork or a
+    change of ranks; the branches behind get boxes of their own.
     """
     box = Box([node])
     while len(beneath := sort_by_size(box.nodes[-1].beneath.values())) == 1 and beneath[0].ranks == node.ranks:
@@ -102,26 +102,26 @@ def sort_by_size(nodes: Iterable[Node]) -> list[Node]:
     return sorted(nodes, key=lambda node: (-len(node.ranks), min(node.ranks)))
 
 
-def place_boxes(boxes: Sequence[Box], x: float, y: float) -> float:
-    """Set the positions of boxes in one column, and of all boxes to their right; return the y at which the next one may
-    begin.
+def place_column(boxes: Sequence[Box], x: float, y: float) -> float:
+    """Place boxes below each other in one column, and all boxes that branch off from them in the columns to the right.
+    Return the y below all of them, where the next box may begin.
     """
     for box in boxes:
         box.x, box.y = x, y
-        end = place_boxes(box.beneath, x + box.width + GAP, y)
+        end = place_column(box.beneath, x + box.width + GAP, y)
         y = max(end, y + box.height + BETWEEN)
     return y
 
 
 def iterate_boxes(boxes: Sequence[Box]) -> Iterator[Box]:
-    """Yield some boxes and all boxes to their right, each before its branches."""
+    """Yield the boxes and all boxes to their right. Each box comes before those that branch off from it."""
     for box in boxes:
         yield box
         yield from iterate_boxes(box.beneath)
 
 
 def _draw_branches(box: Box) -> str:
-    """Return the SVG of the lines from a box to those to its right."""
+    """Return SVG lines from a box to the boxes that branch off from it."""
     x, y = box.x + box.width, box.y + LINE + 12
     middle, ends = x + GAP / 2, [(one.x, one.y + LINE + 12) for one in box.beneath]
     return "".join(
@@ -131,7 +131,7 @@ def _draw_branches(box: Box) -> str:
 
 
 def _draw_box(box: Box, *, is_odd: bool) -> str:
-    """Return the SVG of a box, with its text and a tip that names all ranks and frames. `is_odd`: it is drawn in the
+    """Return a box as SVG, with its text, and a tip that lists all its ranks and frames. `is_odd`: draw it in the
     colour of alarms.
     """
     kind = "trouble" if is_odd else "line"

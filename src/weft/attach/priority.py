@@ -16,8 +16,8 @@ HERE = 0
 
 
 def raise_priority(pid: int = HERE) -> bool:
-    """Give a process, but not its children, real-time priority, and return whether this changed it. It does not if the
-    system forbids it, or if the process has another policy than the usual one already.
+    """Give a process real-time priority, and return whether this changed its priority. Its children do not get it.
+    False if the system forbids it, or if somebody has already chosen a policy for the process.
     """
     try:
         if os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
@@ -30,7 +30,7 @@ def raise_priority(pid: int = HERE) -> bool:
 
 
 def restore_priority(pid: int = HERE) -> None:
-    """Give a process its ordinary priority back."""
+    """Give a process the ordinary priority again that `raise_priority` has changed."""
     try:
         if os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:
             os.sched_setscheduler(pid, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))

@@ -37,14 +37,16 @@ class RankProcess:
 
 
 def read_start_time(pid: int) -> float:
-    """Return when a process began, in seconds since 1970, up to a second too late; 0 if it does not exist."""
+    """Return when a process began, in seconds since 1970. The time may be up to a second too late. 0 if the process
+    does not exist.
+    """
     ticks = start_time(pid)
     since_boot = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - since_boot + int(ticks) / os.sysconf("SC_CLK_TCK") + 1 if ticks else 0.0
 
 
 def read_parents() -> dict[int, int]:
-    """Return the pid of the parent of each process on this host."""
+    """Return the parent of each process on this host: pid -> the parent's pid."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -56,9 +58,10 @@ def read_parents() -> dict[int, int]:
 
 
 def find_named_ranks(pids: Sequence[int]) -> list[RankProcess]:
-    """Return the ranks that a user means by pids: these themselves, or those that a launcher among them has started.
+    """Return the ranks that a user means by pids. A pid may be that of a rank, or of a launcher, which stands for the
+    ranks that it has started.
 
-    Raises UsageError if a process does not exist, or is neither.
+    UsageError if a process does not exist, or is neither.
     """
     tree = read_parents()
     found: list[RankProcess] = []
@@ -83,7 +86,7 @@ def find_named_ranks(pids: Sequence[int]) -> list[RankProcess]:
 
 
 def find_ranks_of_same_jobs(pids: Sequence[int]) -> list[RankProcess]:
-    """Return the ranks that a user means by pids, together with all other ranks of their jobs on this host."""
+    """Return the ranks that a user means by pids, and all other ranks of their jobs on this host."""
     try:
         meant = find_named_ranks(pids)
     except UsageError:  # a watchdog is also in programs without MPI
@@ -96,7 +99,7 @@ def find_ranks_of_same_jobs(pids: Sequence[int]) -> list[RankProcess]:
 
 
 def find_slurm_ranks(job_number: str, step_name: str, node: str) -> list[RankProcess]:
-    """Return the ranks of a Slurm job on this node; of its newest step, or of the step with a name."""
+    """Return the ranks of a Slurm job on this node: those of the step with the given name, or of the newest step."""
     tree = read_parents()
     found = []
     for pid in tree:
@@ -111,7 +114,9 @@ def find_slurm_ranks(job_number: str, step_name: str, node: str) -> list[RankPro
 
 
 def find_jobs() -> dict[str, list[RankProcess]]:
-    """Return the ranks of all MPI jobs on this host whose processes may be looked into, by the job's name."""
+    """Return the ranks of all MPI jobs on this host, by the job's name. Jobs whose processes may not be looked into are
+    left out.
+    """
     tree = read_parents()
     found: dict[str, list[RankProcess]] = {}
     for pid in tree:
@@ -122,7 +127,9 @@ def find_jobs() -> dict[str, list[RankProcess]]:
 
 
 def find_only_job() -> list[RankProcess]:
-    """Return the ranks of the only job on this host. Raises UsageError if there is none, or several, which it names."""
+    """Return the ranks of the only MPI job on this host. UsageError if there is none, or several; its text
+    names them.
+    """
     found = find_jobs()
     if len(found) == 1:
         return next(iter(found.values()))
@@ -137,8 +144,8 @@ def find_only_job() -> list[RankProcess]:
 
 
 def find_launcher(pid: int, parents: dict[int, int]) -> int:
-    """Return the pid of the outermost launcher (`mpiexec` and its like) above a rank; the rank's own if there is none.
-    `parents`: the parent of each process.
+    """Return the pid of the outermost launcher, such as `mpiexec`, among the ancestors of a rank. Without a launcher,
+    return the rank's own pid. `parents`: the parent of each process.
     """
     at, found = pid, pid
     while (at := parents.get(at, 0)) > 1:
@@ -168,8 +175,8 @@ def find_processes_below(pids: Sequence[int]) -> list[int]:
 
 
 def read_rank(pid: int, parents: dict[int, int]) -> RankProcess | None:
-    """Return the rank that a process is, by the environment variables of its launcher; None if they name no rank.
-    `parents`: the parent of each process.
+    """Return a process as a rank, if the environment variables of its launcher say which one it is. None if they do
+    not. `parents`: the parent of each process.
     """
     found = job_step.find_step(job_step.read_environment(pid), parents.get(pid, 0))
     return None if found is None else replace(make_process(pid), rank=found.rank, size=found.size, job=found.name)
@@ -197,7 +204,7 @@ def read_program(pid: int) -> str:
 
 
 def is_replaced(pid: int) -> bool:
-    """Return whether the file of the program that a process runs was replaced or removed since."""
+    """Return whether the program's file was replaced or removed after a process began to run it."""
     try:
         return Path(f"/proc/{pid}/exe").readlink().name.endswith(" (deleted)")
     except OSError:
@@ -205,8 +212,8 @@ def is_replaced(pid: int) -> bool:
 
 
 def choose_rank_processes(processes: Iterable[RankProcess]) -> list[RankProcess]:
-    """Return one process for each rank of each job: the one with an MPI library, not the shell or `weft run`
-    around it.
+    """Return one process for each rank of each job. If several have a rank's number, it is the one with an MPI library:
+    not the shell or `weft run` around it.
     """
     groups: dict[tuple[str, int | None], list[RankProcess]] = {}
     for process in processes:
@@ -220,7 +227,9 @@ def choose_rank_processes(processes: Iterable[RankProcess]) -> list[RankProcess]
 
 
 def number_ranks(processes: list[RankProcess]) -> list[RankProcess]:
-    """Number the processes: by their ranks, or in order if those are not known or belong to several jobs."""
+    """Return the processes, each with a rank. If all ranks are known and belong to one job, they are kept; otherwise
+    all are numbered in order.
+    """
     if all(process.rank is not None for process in processes) and len({process.job for process in processes}) == 1:
         return processes
     return [replace(process, rank=number, size=len(processes), job="") for number, process in enumerate(processes)]

@@ -55,8 +55,8 @@ class Pythons:
         """Of those that stayed where they were while they were unwound."""
 
     def stacks(self) -> dict[int, Frames]:
-        """Return the frames of all threads, by process. A process that has not moved since the last call is not unwound
-        again.
+        """Return the frames of all threads, by process. If a process has not moved since the last call, its stacks of
+        that call are returned, as reading them takes long.
         """
         with priority.raised_priority():
             found = self._reuse_unmoved_stacks()
@@ -65,7 +65,9 @@ class Pythons:
         return found
 
     def _unwind(self, pids: Sequence[int]) -> dict[int, Frames]:
-        """Return the frames of all threads of some processes; each process runs only while py-spy reads it."""
+        """Return the frames of all threads of some processes, read by py-spy. Each process runs while py-spy reads it,
+        and is then stopped again.
+        """
         before: dict[int, StackBytes] = {}
 
         def begin(pid: int) -> Dump:
@@ -74,7 +76,7 @@ class Pythons:
             return Dump(self._spy, pid, "--native")
 
         found = {}
-        for pid, told in run_dumps(begin, pids):
+        for pid, told in run_py_spy(begin, pids):
             self._held.hold([pid])
             if isinstance(told, str):
                 self._problems[pid] = told.removeprefix(f"process {pid} cannot be looked into: ")
@@ -85,19 +87,19 @@ class Pythons:
         return found
 
     def _reuse_unmoved_stacks(self) -> dict[int, Frames]:
-        """Return the frames of the last call for those processes whose threads have not left their native functions,
-        nor changed lines or numbers of Python.
+        """Return the frames that the last call of `stacks` returned, for the processes that have not moved since. In
+        these, no thread has left its native function, or changed its lines or numbers in Python.
         """
         frozen = [
             pid for pid, kept in self._kept.items() if are_still_in_calls(self._seen[pid], kept, read_stack_bytes(pid))
         ]
-        told = run_dumps(lambda pid: Dump(self._spy, pid, "--nonblocking"), frozen)  # it stands
+        told = run_py_spy(lambda pid: Dump(self._spy, pid, "--nonblocking"), frozen)  # it stands
         return {pid: self._seen[pid] for pid, lines in told if lines == select_python_frames(self._seen[pid])}
 
 
 def are_still_in_calls(frames_by_thread: Frames, before: StackBytes, now: StackBytes) -> bool:
-    """Return whether all threads are still in the native functions in which they were seen, without a return since
-    `before`.
+    """Return whether all threads are still in the native functions in which `before` was read, and have not returned
+    from them in between.
     """
     return all(
         is_still_in_call(thread, find_caller_modules(frames), before, now)
@@ -106,7 +108,8 @@ def are_still_in_calls(frames_by_thread: Frames, before: StackBytes, now: StackB
 
 
 def find_caller_modules(frames: Sequence[Frame]) -> set[str]:
-    """Return the paths of the modules by which Python called an MPI function, or other native code that a thread is in.
+    """Return the paths of the modules from which Python called an MPI function, or other native code that a thread is
+    in. `frames`: of the thread, innermost first.
 
     A function of libc without a name does not count: it called `main`, which py-spy takes for the innermost function if
     it does not know the interpreter's own (Python 3.14 of Debian).
@@ -122,9 +125,9 @@ def select_python_frames(frames_by_thread: Frames) -> Frames:
     return {thread: [frame for frame in frames if frame.python] for thread, frames in frames_by_thread.items()}
 
 
-def run_dumps(start: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
-    """Yield (pid, frames by thread) for each process that py-spy reads, or (pid, text) with the reason if it cannot; as
-    many run at a time as there are cores.
+def run_py_spy(start: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
+    """Run py-spy for each process, and yield (pid, frames by thread); if py-spy cannot read the process, (pid, the
+    reason as text). As many run at a time as there are cores.
 
     `start`: starts py-spy for a process.
     """
@@ -166,7 +169,9 @@ class Dump:
         priority.raise_priority(self._process.pid)
 
     def answer(self) -> Frames | str | None:
-        """Return the frames of the process's threads, or as text what went wrong; None while py-spy runs."""
+        """Return the frames of the process's threads, by thread id, or a text that says what went wrong. None while
+        py-spy still runs.
+        """
         status = self._process.poll()
         if status is None:
             if time.monotonic() < self._limit:
@@ -204,8 +209,8 @@ def is_start_frame(frame: Frame) -> bool:
 
 
 def parse_frames(frame_dicts: Sequence[dict[str, Any]], *, keep_start_frames: bool = False) -> list[Frame]:
-    """Return the frames of a thread from py-spy's dictionaries; a native frame has a module. `keep_start_frames`: also
-    those that only start a program.
+    """Return the frames of a thread from py-spy's dictionaries. A native frame has a module, a Python frame has none.
+    `keep_start_frames`: also return frames that only start a program.
     """
     found = []
     for frame in frame_dicts:
@@ -219,8 +224,8 @@ def parse_frames(frame_dicts: Sequence[dict[str, Any]], *, keep_start_frames: bo
 
 
 def is_number(text: str | None) -> bool:
-    """Return whether a variable's text is a number or a truth value; other values do not show whether a rank has moved
-    on.
+    """Return whether a variable's text is a number or a truth value. Only such values show whether a rank has
+    moved on.
     """
     try:
         float(text or "")

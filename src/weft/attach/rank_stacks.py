@@ -24,9 +24,10 @@ def look_at_ranks(
     processes: Sequence[RankProcess], interval: float, held: Standing, gdbs: Sequence[Reader],
     pause: Callable[[float], object] = time.sleep,
 ) -> list[RankStacks]:  # fmt: skip
-    """Return the stacks of each rank now, and those `interval` seconds later; 0 for one look only.
+    """Return the stacks of each rank, now and `interval` seconds later. If `interval` is 0, look only once.
 
-    `held`: the ranks, which are stopped, at the end as well; `gdbs` read those that are native.
+    `held`: the stopped processes of the ranks; they run between the looks, and are stopped again at the end. `gdbs`:
+    read the native ones.
     """
     host = os.uname().nodename
     seen = {
@@ -59,7 +60,7 @@ def look_at_ranks(
 def _read_all_threads(
     pythons: Pythons, native: Native, held: Standing, problems: dict[int, str]
 ) -> dict[int, list[Thread]]:
-    """Return the threads of all ranks, by pid; note in `problems` why a rank could not be read."""
+    """Return the threads of all ranks, by pid. If ranks could not be read, the reason is stored in `problems`."""
     found = {pid: select_threads(pid, stacks, {}) for pid, stacks in pythons.stacks().items()}
     try:
         native.hold(held.release)
@@ -78,10 +79,11 @@ def select_threads(
     native_calls: dict[tuple[int, int], Call],
     unchanged_since: float | None = None,
 ) -> list[Thread]:
-    """Return the threads of a rank without those of libraries and of Weft; the first is the main thread.
+    """Return the threads of a rank, without threads of libraries and of Weft. The main thread comes first.
 
-    `native_calls`: the MPI calls of native threads, by process and thread. `unchanged_since`: the time since which the
-    sources must not have changed, in seconds since 1970; by default the start of the process.
+    `stacks`: the frames of each thread. `native_calls`: the MPI calls of native threads, by (pid, thread).
+    `unchanged_since`: lines are read only from sources that have not changed since then, in seconds since 1970; None:
+    since the start of the process.
     """
     found = []
     for number, frames in sorted(stacks.items(), key=lambda item: (item[0] != pid, item[0])):
@@ -100,8 +102,8 @@ def select_threads(
 def describe_call(
     mpi_function: str, program_frames: tuple[Frame, ...], mpi_frames: tuple[Frame, ...], unchanged_since: float
 ) -> Call:
-    """Return the call of an MPI function; if it is a method of mpi4py, with the method and its arguments.
-    `unchanged_since`: as for `select_threads`.
+    """Return the MPI call that a thread is in. For a method of mpi4py, it has the method, and the arguments if the
+    source has not changed. `unchanged_since`: as for `select_threads`.
     """
     method = next((frame.site.function for frame in mpi_frames if calls.is_mpi4py(frame)), None)
     if method is None or not program_frames or not program_frames[-1].python:
@@ -112,8 +114,8 @@ def describe_call(
 
 
 def read_call_arguments(gdb: Native, stacks: Stacks) -> dict[tuple[int, int], Call]:
-    """Return the MPI calls of native threads by (process, thread), with the arguments as the program's lines have them
-    and their values.
+    """Return the MPI calls that native threads are in, by (pid, thread). Each has its arguments as the source has them,
+    and their values as gdb reads them.
     """
     wanted: list[tuple[Place, list[str]]] = []
     known: list[tuple[tuple[int, int], str, list[tuple[str, str]], Frame]] = []
@@ -130,15 +132,17 @@ def read_call_arguments(gdb: Native, stacks: Stacks) -> dict[tuple[int, int], Ca
             wanted.append(((pid, number, level), [text for _, text in texts if calls.is_safe_to_evaluate(text)]))
     values = gdb.evaluate_numbers(wanted)
     return {
-        of: make_call(name, texts, dict(zip(asked, answers, strict=True)), frame)
+        of: make_native_call(name, texts, dict(zip(asked, answers, strict=True)), frame)
         for (of, name, texts, frame), (_, asked), answers in zip(known, wanted, values, strict=True)
     }
 
 
-def make_call(
+def make_native_call(
     mpi_function: str, argument_texts: list[tuple[str, str]], values: dict[str, str | None], frame: Frame
 ) -> Call:
-    """Return a native MPI call with its arguments and their values; of a communicator, only the name in the source."""
+    """Return a native MPI call with its arguments and their values. A communicator has no value, only its name in the
+    source. `values`: by the argument's text in the source.
+    """
     told = tuple(Argument(key, text, None if key == "comm" else values.get(text)) for key, text in argument_texts)
     whom = next((argument.text for argument in told if argument.name == "comm"), "")
     return Call(mpi_function, "", told, calls.is_world(whom, frame.site))

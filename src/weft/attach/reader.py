@@ -37,7 +37,7 @@ class Reader(ScriptedGdb):
 
 
 def is_reader(process: int) -> bool:
-    """Return whether a process is a gdb that reads stacks for Weft."""
+    """Return whether a process is one of the gdbs that read stacks for Weft. `process`: its pid."""
     try:
         return os.fsencode(SCRIPT) in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -46,8 +46,8 @@ def is_reader(process: int) -> bool:
 
 @contextmanager
 def started_readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
-    """Start gdbs for native processes, one per core if there are many, and yield them; they detach at the end of the
-    `with` block.
+    """Start gdbs for native processes, and yield them: for many processes, one for each core. Each gdb gets a share of
+    the pids; all detach at the end of the `with` block.
     """
     if pids and find_gdb() is None:
         raise UsageError(f"gdb reads the stacks of C, C++ and Fortran: {REMEDY}")

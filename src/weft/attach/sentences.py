@@ -47,16 +47,16 @@ def innermost_line(thread: Thread) -> CallSite:
 
 
 def find_main_call(rank_stacks: RankStacks) -> Call | None:
-    """Return the MPI call of a rank's main thread. If it is in none, return that of the only other thread that is in
-    one; else None.
+    """Return the MPI call of a rank's main thread. If the main thread is in none, return the call of another thread,
+    provided that only one is in a call. None otherwise.
     """
     found = [thread.call for thread in rank_stacks.threads if thread.call]
     return rank_stacks.threads[0].call or (found[0] if len(found) == 1 else None) if rank_stacks.threads else None
 
 
 def select_main_thread(rank_stacks: RankStacks) -> Thread:
-    """Return the thread of a rank whose MPI call represents the rank: the main thread, or the only other thread that is
-    in a call if the main thread is in none. If no thread represents the rank, return the main thread.
+    """Return the thread that `find_main_call` takes a rank's MPI call from. If there is no such call, return the main
+    thread.
     """
     return next(
         (thread for thread in rank_stacks.threads if thread.call and thread.call is find_main_call(rank_stacks)),
@@ -115,7 +115,9 @@ def _describe_common_peer(calls: Sequence[Call]) -> str:
 
 
 def _describe_peer(call: Call) -> str:
-    """Return ` from 18 (tag 7)`; values that could not be read as in the source: ` (source=next, tag 7)`."""
+    """Return the peer and tag of a call, as ` from 18 (tag 7)`. A value that could not be read is shown as in the
+    source: ` (source=next, tag 7)`.
+    """
     words, more = [], []
     for name, word in PEERS.items():
         argument = call.argument(name)
@@ -135,7 +137,9 @@ def is_value_known(argument: Argument) -> bool:
 
 
 def describe_waits(job: Job) -> Iterator[str]:
-    """Yield a sentence for each rank whose MPI call names another rank: which one, and where that rank is."""
+    """Yield a sentence for each rank whose MPI call names another rank, such as its source. It says which rank, and
+    where that rank is.
+    """
     by_rank = {one.rank: one for one in job.ranks if one.threads}
     for group in group_ranks(job.ranks):
         if len(group.members) > SINGLE:
@@ -159,7 +163,9 @@ def _describe_location(rank_stacks: RankStacks) -> str:
 
 
 def describe_moves(job: Job) -> Iterator[str]:
-    """Yield sentences on the ranks that were elsewhere, or had other values of variables, at the second look."""
+    """Yield sentences that say which ranks were elsewhere, or had other values of variables, at the second look.
+    Nothing if there was only one look.
+    """
     looked = [one for one in job.ranks if one.threads and one.later]
     if not looked or not job.interval:
         return
@@ -178,7 +184,9 @@ def describe_moves(job: Job) -> Iterator[str]:
 
 
 def describe_change(rank_stacks: RankStacks) -> str:
-    """Return what is different for a rank at the second look; empty if no difference is visible."""
+    """Return in words what changed for a rank between the two looks: its line, a variable, or its call. Empty if no
+    change is visible.
+    """
     before, after = rank_stacks.threads[0], rank_stacks.later[0]
     if [frame.site for frame in before.stack] != [frame.site for frame in after.stack]:
         here, there = innermost_line(before), innermost_line(after)
@@ -196,7 +204,7 @@ def describe_change(rank_stacks: RankStacks) -> str:
 
 
 def describe_faults(job: Job) -> Iterator[str]:
-    """Yield sentences on the ranks that were not found, or could not be looked into, with the reason."""
+    """Yield sentences on the ranks that were not found, and on those that could not be looked into, with the reason."""
     if job.missing and job.ended:
         yield f"of {rank_words(job.missing)} of {job.size} there is no core file here"
     elif job.missing:
@@ -215,8 +223,8 @@ def describe_rebuilt(job: Job) -> Iterator[str]:
         yield f"{rank_words(ranks)}: the program's file was replaced since they began, so that its lines are not known"
 
 
-def headline(job: Job) -> str:
-    """Return the first line of the report: whose stacks these are, and that they prove nothing."""
+def render_headline(job: Job) -> str:
+    """Return the first line of the report. It says whose stacks these are, and that they prove nothing."""
     seen = sum(bool(one.threads) for one in job.ranks)
     who = f"{seen} of {job.size} ranks" if job.size > seen else plural(seen, "rank")
     if job.ended:

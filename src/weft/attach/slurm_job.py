@@ -22,8 +22,8 @@ TRIES = 3
 
 
 def is_running_slurm_job(word: str) -> bool:
-    """Return whether a word such as `123` or `123.0` names a job or step of Slurm that runs. A plain number may also be
-    a process.
+    """Return whether a word such as `123` or `123.0` names a running job or job step of Slurm. A plain number may name
+    a process as well.
     """
     found = NAME.fullmatch(word)
     return found is not None and shutil.which("squeue") is not None and bool(count_nodes(found[1]))
@@ -36,8 +36,8 @@ def count_nodes(job: str) -> int:
 
 
 def find_job_number(job: str) -> str:
-    """Return the number that Slurm passes to the processes of a job; an element of an array of jobs has one of its
-    own.
+    """Return the number that Slurm gives to the processes of a job. For an element of an array of jobs, this is another
+    number than the user's `JOB_ELEMENT`.
     """
     return _first_line_of_command(["squeue", "--noheader", f"--jobs={job}", "--format=%A"]) or job
 
@@ -52,9 +52,9 @@ def _first_line_of_command(command: list[str]) -> str:
 
 
 def look_at_job(job_or_step: str, interval: float) -> Job:
-    """Return what the ranks of a Slurm job do, as one process on each node sees them, which shares the job's resources.
+    """Return the stacks of all ranks of a Slurm job. A Weft that srun starts on each node of the job reads them there.
 
-    `interval`: seconds between two looks. Raises WeftError if srun gives no answer.
+    `interval`: seconds between two looks. WeftError if srun gives no answer.
     """
     found = NAME.fullmatch(job_or_step)
     assert found is not None

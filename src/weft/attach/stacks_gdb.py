@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gdb
 
 if TYPE_CHECKING:
-    from weft.gdb.parts_gdb import variables
+    from weft.gdb.parts_gdb import frame_variables
 
 DEEPEST = 256
 """Frames of a stack that are reported; of a recursion without end that is enough."""
@@ -31,8 +31,8 @@ REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_C
 
 
 def weft_serve(request_pipe: int, answer_pipe: int) -> None:
-    """Answer requests from one pipe on another one, line by line, until the first is closed; then detach from all
-    processes and exit.
+    """Answer requests inside gdb: each line that is read from one pipe gets a line on the other. When the first pipe is
+    closed, detach from all processes, and exit.
     """
     with os.fdopen(request_pipe) as lines, os.fdopen(answer_pipe, "w") as answers:
         try:
@@ -50,8 +50,8 @@ def weft_serve(request_pipe: int, answer_pipe: int) -> None:
 
 
 def attach_to_process(pid: int) -> str:
-    """Stop a process, and return why it cannot be stopped; empty if it is. Symbols are read later, once all are
-    stopped.
+    """Stop a process by attaching to it, and return why that fails; empty if it works. Symbols are read later, when all
+    processes are stopped.
     """
     free = [inferior for inferior in gdb.inferiors() if not inferior.pid]
     if not free:
@@ -66,9 +66,10 @@ def attach_to_process(pid: int) -> str:
 
 
 def load_core(program: str, *core_names: str) -> str:
-    """Load a core file in place of the one before, and return why it cannot be loaded; empty if it is.
+    """Load a core file, and return why that fails; empty if it works.
 
-    `program` is a word of gdb's language, `core_names` what gdb may take the core file by (weft.gdb.mi.core_names).
+    `program`: a word of gdb's language. `core_names`: ways to write the core file's name, of which gdb may accept only
+    some (weft.gdb.mi.core_names).
     """
     problem = ""
     try:
@@ -98,9 +99,7 @@ def detach_from_all() -> None:
 
 
 def read_stacks() -> dict[str, list[dict[str, Any]]]:
-    """Return the stacks of all threads, by process: a list of threads, each with its id and its frames, innermost
-    first.
-    """
+    """Return the stacks of all threads: process id as text -> a list of {"id": thread, "frames": innermost first}."""
     told = {}
     for inferior in gdb.inferiors():
         if inferior.pid:
@@ -121,7 +120,7 @@ def thread_frames(thread: Any) -> list[dict[str, Any]]:
             told = describe_frame(frame)
             own += told["file"] is not None
             if told["file"] is not None and own <= VALUED:
-                told["values"] = number_variables(frame)
+                told["values"] = numeric_variables(frame)
             if found and found[-1]["function"] is None and found[-1]["module"] != told["module"]:
                 found[-1]["function"] = find_called_function(frame)
             found.append(told)
@@ -132,10 +131,10 @@ def thread_frames(thread: Any) -> list[dict[str, Any]]:
 
 
 def describe_frame(frame: Any) -> dict[str, Any]:
-    """Return a frame as a dictionary. `address`: that of its call if gdb's line belongs to another file than its
-    function, else 0.
+    """Return a frame as a dictionary for JSON. `address` in it is 0, or the frame's address if gdb shows a line of
+    another file than the function's.
 
-    Of the lines that the compiler gives one address gdb may know only that of a function inlined there.
+    If code of several lines is at one address, gdb may know only the line of a function that was inlined there.
     """
     at, of = frame.find_sal(), frame.function()
     file, line = (at.symtab.fullname(), at.line) if at.symtab is not None else (None, 0)
@@ -148,9 +147,11 @@ def describe_frame(frame: Any) -> dict[str, Any]:
 
 
 def find_called_function(frame: Any) -> str | None:
-    """Return the function that a frame calls, by the instruction before its return address; None if that names none.
+    """Return the name of the function that a frame calls, read from the call instruction before its return address.
+    None if the instruction names none.
 
-    An MPI function that only jumps to one of its library's own has no frame, and the latter no name.
+    This finds an MPI function that only jumps to an internal one: it has no frame itself, and the internal one has no
+    name.
     """
     for length in CALLS.get(frame.architecture().name(), (4,)):
         try:
@@ -163,10 +164,10 @@ def find_called_function(frame: Any) -> str | None:
     return None
 
 
-def number_variables(frame: Any) -> dict[str, str]:
-    """Return names and values of the variables of a frame that are numbers, MOST_VALUES at most."""
+def numeric_variables(frame: Any) -> dict[str, str]:
+    """Return the variables of a frame that are numbers: name -> value as text. At most MOST_VALUES are returned."""
     found: dict[str, str] = {}
-    for name, value, _ in variables(frame):
+    for name, value, _ in frame_variables(frame):
         if len(found) >= MOST_VALUES:
             break
         try:
@@ -178,8 +179,8 @@ def number_variables(frame: Any) -> dict[str, str]:
 
 
 def evaluate_all(requests: list[tuple[int, int, int, list[str]]]) -> list[list[str | None]]:
-    """Return the values of expressions in frames. `requests`: process, thread, level from the innermost frame, and
-    expressions.
+    """Return the values of expressions in frames, as texts: for each request a list, with None for what is no number.
+    `requests`: (process, thread, level of the frame from the innermost on, expressions).
     """
     told: list[list[str | None]] = []
     for pid, lwp, level, texts in requests:
@@ -192,7 +193,7 @@ def evaluate_all(requests: list[tuple[int, int, int, list[str]]]) -> list[list[s
 
 
 def select_frame(pid: int, lwp: int, level: int) -> None:
-    """Let gdb select a frame, by its process, thread and level from the innermost frame."""
+    """Let gdb select a frame. `lwp`: the kernel's id of the thread; `level`: of the frame, 0 for the innermost."""
     threads = (thread for inferior in gdb.inferiors() if inferior.pid == pid for thread in inferior.threads())
     next(thread for thread in threads if thread.ptid[1] == lwp).switch()
     frame = gdb.newest_frame()
@@ -202,7 +203,9 @@ def select_frame(pid: int, lwp: int, level: int) -> None:
 
 
 def evaluate_number(expression: str) -> str | None:
-    """Return the whole number that an expression has in the selected frame, as text; None if it has none."""
+    """Return the value of an expression in the selected frame as text, if it is a number; its fraction is cut off. None
+    if it is something else.
+    """
     try:
         value = gdb.parse_and_eval(expression)
         if value.type.code in REFERENCES:  # an argument in Fortran

@@ -40,8 +40,8 @@ class Node:
 
 
 def merge_stacks(ranks: Sequence[RankStacks], *, with_mpi_frames: bool = False) -> Node:
-    """Return the root of the tree that the stacks of the first look make together. `with_mpi_frames`: also the frames
-    inside MPI.
+    """Return the root of a tree into which the stacks of all ranks, as the first look saw them, are merged.
+    `with_mpi_frames`: include the frames inside MPI.
     """
     root = Node()
     for one in ranks:
@@ -51,7 +51,7 @@ def merge_stacks(ranks: Sequence[RankStacks], *, with_mpi_frames: bool = False) 
 
 
 def _add_thread(root: Node, rank: int, thread: Thread, with_mpi_frames: bool) -> None:
-    """Add the stack of a rank's thread to the tree. `with_mpi_frames`: also the frames inside MPI."""
+    """Add the stack of one thread of a rank to the tree. `with_mpi_frames`: include the frames inside MPI."""
     at = root
     at.ranks.add(rank)
     for frame in thread.stack:
@@ -85,14 +85,16 @@ def call_key(call: Call) -> str:
 
 
 def render_tree(root: Node) -> list[str]:
-    """Return the tree as lines of text: frames that many ranks share are written once, and each fork names the ranks of
-    its branches.
+    """Return the tree as lines of text. Frames that several ranks share are written once, and after a fork each branch
+    begins with its ranks.
     """
     return list(_render_node(root, 0, None))
 
 
 def _render_node(node: Node, depth: int, above: set[int] | None) -> Iterator[str]:
-    """Yield the lines of a node and of all beneath it. `above`: the ranks of the node before, None at a fork."""
+    """Yield the lines for a node and all nodes beneath it. `above`: the ranks of the node above, which are not
+    repeated; None after a fork.
+    """
     if node.ranks != above:
         yield f"{'  ' * depth}[{rank_set(node.ranks)}]"
         depth += 1

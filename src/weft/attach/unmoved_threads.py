@@ -47,7 +47,9 @@ class StackBytes:
 
 
 def read_stack_bytes(pid: int) -> StackBytes:
-    """Return the stacks of all threads of a stopped process, except those that cannot be read."""
+    """Return the bytes of the stacks of all threads of a stopped process, and where its code is. Threads whose stack
+    cannot be read are left out.
+    """
     areas, code = [], []
     for line in read_maps_or_nothing(pid).splitlines():
         row = line.split(maxsplit=5)
@@ -71,8 +73,8 @@ def read_stack_bytes(pid: int) -> StackBytes:
 
 
 def is_still_in_call(thread_id: int, caller_modules: Collection[str], before: StackBytes, now: StackBytes) -> bool:
-    """Return whether a thread is still in the function that one of the modules `caller_modules` called, without a
-    return since `before`.
+    """Return whether a thread is still in the native function that it was in at `before`, and has not returned from it
+    since. `caller_modules`: paths of the modules that called the function.
     """
     old, new = before.of.get(thread_id), now.of.get(thread_id)
     if old is None or new is None or old.end != new.end:
@@ -92,8 +94,8 @@ def is_still_in_call(thread_id: int, caller_modules: Collection[str], before: St
 
 
 def find_pointers(words: NDArray[np.uint64], address_ranges: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
-    """Return the indices of the words that are addresses in some ranges (first address, address after the last), which
-    are sorted.
+    """Return the indices of those words that are addresses inside one of the ranges. `address_ranges`: (first address,
+    address after the last), sorted.
     """
     if not address_ranges:
         return np.zeros(0, np.intp)

@@ -45,7 +45,7 @@ class CheckResult:
     """Findings that the user chose not to be told."""
 
     @property
-    def ended(self) -> str:
+    def ending(self) -> str:
         """Return how the program ended, as a phrase such as `finished` or `the program was cut off`."""
         if self.cut_off:
             return "the program was cut off"
@@ -108,8 +108,8 @@ def _describe_problems(
 
 
 def mark_sources(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:
-    """Return the program's sources with the runtime's calls inserted, and their source map. Raises UsageError if they
-    run unmarked.
+    """Return the program's sources with the runtime's calls inserted, and their source map. Raises UsageError if
+    programs in this language are checked without such calls.
     """
     front_end = find_front_end(sources)
     if not isinstance(front_end, MarkingFrontEnd):

@@ -52,11 +52,13 @@ def read_link_calls(folder: Path) -> list[LinkCall]:
         (path.parents[2], line)
         for path in sorted(folder.rglob("CMakeFiles/*.dir/link.txt"))
         for line in path.read_text(errors="replace").splitlines()
-    ] or [(folder, line) for line in ask_ninja(folder)]
-    return [call for at, line in lines for part in split_commands(line) if (call := parse_link(part, at)) is not None]
+    ] or [(folder, line) for line in list_ninja_commands(folder)]
+    return [
+        call for at, line in lines for part in split_commands(line) if (call := parse_link_call(part, at)) is not None
+    ]
 
 
-def ask_ninja(folder: Path) -> list[str]:
+def list_ninja_commands(folder: Path) -> list[str]:
     """Return all commands of a build by ninja; [] if there is no `build.ninja`, or no ninja."""
     tool = next((found for name in NINJAS if (found := shutil.which(name))), None)
     if tool is None or not (folder / "build.ninja").is_file():
@@ -81,15 +83,15 @@ def split_commands(line: str) -> Iterator[list[str]]:
             command.append(word)
 
 
-def parse_link(words: Sequence[str], folder: Path) -> LinkCall | None:
+def parse_link_call(command: Sequence[str], folder: Path) -> LinkCall | None:
     """Return a call that links or archives objects; None for any other command."""
-    if not any(OBJECT.search(word) for word in words[1:]) or "-c" in words:
+    if not any(OBJECT.search(word) for word in command[1:]) or "-c" in command:
         return None
-    if ARCHIVER.search(words[0]):
-        return LinkCall(folder, tuple(words), folder / words[2]) if len(words) > MOST_ARGUMENT else None
-    if "-o" not in words[:-1]:
+    if ARCHIVER.search(command[0]):
+        return LinkCall(folder, tuple(command), folder / command[2]) if len(command) > MOST_ARGUMENT else None
+    if "-o" not in command[:-1]:
         return None
-    return LinkCall(folder, tuple(words), folder / words[words.index("-o") + 1])
+    return LinkCall(folder, tuple(command), folder / command[command.index("-o") + 1])
 
 
 @dataclass(frozen=True, slots=True)

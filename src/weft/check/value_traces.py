@@ -100,7 +100,9 @@ def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> Tra
     for run, turns in ((plan.sequential, 0), (plan.turns, count)):
         variables["WEFT_INTERNAL_CHECK_TURNS"] = str(turns)
         variables["WEFT_INTERNAL_CHECK_FINDINGS"] = str(folder / f"findings-{turns}.jsonl")
-        ended.append(run_once(command, variables | recording.prepare_values(run, known), request, plan, turns > 0))
+        ended.append(
+            run_traced_program(command, variables | recording.prepare_values(run, known), request, plan, turns > 0)
+        )
         if (run / FOLDER).is_dir():
             (run / FOLDER / PROCESSORS).write_text(f"{grid if turns else 1}\n")
         kept.append(recording.finish_values(run, plan.configuration if not turns else None))
@@ -128,7 +130,7 @@ def python_command(request: CheckRequest, folder: Path) -> list[str]:
     return [*inside, str(request.sources[0]), *request.arguments]
 
 
-def run_once(
+def run_traced_program(
     command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: TracePlan, is_second_run: bool
 ) -> ProcessEnd:
     """Run the program once, recording values, and return how it ended. In the second run the program reads its input

@@ -18,12 +18,12 @@ from weft.replay.sentences import (
     describe_deadlock,
     describe_divergence,
     describe_interruption,
+    describe_left_files,
     describe_refusal,
     describe_stall,
     describe_stalled_outcome,
     describe_stop,
     describe_timeout,
-    note_left_files,
 )
 from weft.trace import Trace
 
@@ -67,7 +67,8 @@ def replay_facts(session: Replay) -> dict[str, Any]:
     """Return the facts for run.json about how a replay ended, which `weft explore` reads: the exit status is the
     program's own. `held`: a thread still waits for an outcome. `polls`: a rank tests on after the end of its record."""
     polls = any(c.is_polling_after_end(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
-    return {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
+    facts: dict[str, Any] = {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
+    return facts | ({"holds": [list(one) for one in session.holds]} if session.holds else {})
 
 
 def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
@@ -78,7 +79,7 @@ def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argpar
         return [text], LEFT_STATUS
     status = job.process.shell_status
     said = f"nothing was replayed: the program ended with status {status} before it had {entered}"
-    return [said, *note_left_files(trace)], (status or LEFT_STATUS)
+    return [said, *describe_left_files(trace)], (status or LEFT_STATUS)
 
 
 def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
@@ -153,7 +154,7 @@ def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
                 f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended"
                 for rank, made, recorded in came[:8]
             ),
-            *(note_left_files(trace) if status else ()),
+            *(describe_left_files(trace) if status else ()),
         ], status or LEFT_STATUS
     free = session.ranks_without_plan
     held = [plan for plan in session.plans if plan.rank not in {*free, *blind}]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from weft.cli import _findings_output
 from weft.cli._findings_output import FOUND_STATUS
-from weft.cli._said import print_failures
+from weft.cli._said import print_failures, shorten_path
 
 if TYPE_CHECKING:
     from weft.report import AnalysisContext, Report
@@ -68,7 +68,34 @@ def write_form(
     else:
         from weft.report import text
 
-        text.print_report(trace, report, to, list(_table_lines(made, args)), context)
+        lines = [*_table_lines(made, args), *_explore_lines(context)]
+        text.print_report(trace, report, to, lines, context)
+
+
+def _explore_lines(context: AnalysisContext) -> list[str]:
+    """Return the lines that point to `weft explore` where a call could have completed another one of its requests and
+    nobody has run that order yet; none for other runs.
+    """
+    from weft.mpi.meaning import Act, Many, functions_with
+    from weft.systems import MPI
+    from weft.trace import Level
+    from weft.trace.explored import read_explored
+
+    trace = context.trace
+    is_explorable = trace.system is MPI and trace.level is Level.TRACE and not trace.may_lack_its_beginning
+    # A run that is analysed in segments is never matched whole.
+    choosing = functions_with(Act.COMPLETE, where=lambda m: m.many in (Many.ANY, Many.SOME))
+    is_explorable = is_explorable and context.calls_any_of(choosing) and len(trace.own) == len(trace.ranks)
+    if not is_explorable or context.parts is not None or read_explored(trace.path):
+        return []
+    from weft.explore.outcomes import describe_call_site, find_varying_completion
+
+    event = find_varying_completion(trace, context.match, context.order)
+    if event is None:
+        return []
+    name = trace.event(*event).function.name
+    return ["", f"{name} of {describe_call_site(trace, event)} could have completed another request: "
+            f"weft explore {shorten_path(trace.path)} runs these orders"]  # fmt: skip
 
 
 def _make_tables(

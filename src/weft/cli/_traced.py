@@ -55,7 +55,7 @@ def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: P
 
     def differs() -> bool:
         found.append(found.pop() if found else LiveComparison(paths[0], paths[1], settings))
-        return found[0].has_difference()
+        return found[0].compare_if_due()
 
     found: list[LiveComparison] = []
     try:

@@ -194,7 +194,7 @@ def render_text(job: Job, every: bool) -> str:
     from weft.attach import sentences, tree
     from weft.base.words import printable
 
-    said = [f"weft: {line}" for line in (sentences.headline(job), *sentences.describe_job(job))]
+    said = [f"weft: {line}" for line in (sentences.render_headline(job), *sentences.describe_job(job))]
     return "\n".join(
         map(printable, [*said, "", *tree.render_tree(tree.merge_stacks(job.ranks, with_mpi_frames=every))])
     )

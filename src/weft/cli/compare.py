@@ -27,6 +27,7 @@ from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.compare import Comparison
+    from weft.compare.contents import ExemptCalls
     from weft.compare.result_report import ContentReport
     from weft.compare.values import ValueComparison
     from weft.trace import Trace
@@ -57,6 +58,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--polls", action="store_true",
         help="also compare tests, probes that return at once and MPI_Waitsome, whose outcomes timing decides",
+    )  # fmt: skip
+    parser.add_argument(
+        "--except", action="append", default=[], metavar="FILE:LINE", dest="exempt",
+        help="leave out what the messages of the calls at this line hold, such as times; repeatable",
     )  # fmt: skip
     add_tolerances(parser)
     _asked.add_trust_option(parser)
@@ -103,6 +108,18 @@ def _view_runs(args: argparse.Namespace) -> int:
     return view_both(args.reference, args.run, values, calls=False)
 
 
+def _find_exempt_calls(args: argparse.Namespace, trace: Trace) -> ExemptCalls | None:
+    """Return the calls that --except names; None without it. UsageError if the run makes no call from such a place."""
+    from weft.compare.contents import ExemptCalls
+
+    if not args.exempt:
+        return None
+    exempt = ExemptCalls(args.exempt)
+    if unknown := exempt.find_unknown_places(trace):
+        raise UsageError(f"--except {unknown[0]}: {trace.path} has no call from there (`weft dump` shows the lines)")
+    return exempt
+
+
 def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
     """Print where the calls, messages and findings of two runs differ, and return the exit status. With --debug also
     open the debugger at the first difference."""
@@ -117,7 +134,8 @@ def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> 
     one, two = match_operations(before), match_operations(after)
     ordered = order_events(after, two)
     comparison = compare(one, two, ordered, with_polls=args.polls)
-    messages = compare_message_contents(comparison, ordered, Tolerance.from_settings(given_tolerances(args)))
+    tolerance = Tolerance.from_settings(given_tolerances(args))
+    messages = compare_message_contents(comparison, ordered, tolerance, _find_exempt_calls(args, after))
     places = find_slower_places(comparison)
     findings = (
         errors_and_warnings(find_and_report_failures(before)),

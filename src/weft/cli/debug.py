@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FAILED_STATUS = 1
 MOST_FINDINGS = 10
 """Findings of a program recorded just now that get a breakpoint."""
+MOST_ERRORS = 3
+"""Errors of an older run that are shown at the start."""
 SCRIPTED = 600.0
 """Seconds for a command of a script: nobody is there to interrupt it."""
 TAKES_PROGRAM = True
@@ -133,16 +135,18 @@ def run_debugger(
     """
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
-    from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
+    from weft.tasks.ranks import TaskPrompt, attach_debugger_to_rank, prepare_replay_folder
 
     debugger = Debugger(
-        path, find_and_report_failures, replay, program, hand=inspect_rank, prepare=prepare_replay_folder
+        path, find_and_report_failures, replay, program, hand=attach_debugger_to_rank, prepare=prepare_replay_folder
     )
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()
     prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else limit
     try:
         show_start(debugger, prompt, quiet=lines is not None)
+        if lines is None and not as_json and not first and not at_findings:
+            print_ways_to_errors(debugger)
         for place in debugger.places_of_findings()[:MOST_FINDINGS] if at_findings else ():
             prompt.do(f"break {place}")
         for line in first or []:
@@ -153,14 +157,28 @@ def run_debugger(
             prompt.run(lines, echo=True)
         elif sys.stdin.isatty():
             with history(completions(debugger)):
-                prompt.run(prompt.typed(), echo=False)
+                prompt.run(prompt.read_typed_lines(), echo=False)
         else:
-            prompt.run(prompt.typed() if as_json else prompt.piped(), echo=not as_json)
+            prompt.run(prompt.read_typed_lines() if as_json else prompt.read_script(), echo=not as_json)
     except Quit:
         pass
     finally:
         debugger.close()
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
+
+
+def print_ways_to_errors(debugger: Debugger) -> None:
+    """Print each error of a run that did not end well, with the command that goes there; nothing for other runs, which
+    are not analysed.
+    """
+    if debugger.record.trace.run.get("ended") in (None, "finished"):
+        return
+    from weft.report.text import finding_line
+
+    errors = [(number, one) for number, one in enumerate(debugger.findings(), 1) if one.severity == "error"]
+    for number, one in errors[:MOST_ERRORS]:
+        way = "continue" if one.kind == "crash" else f"until finding:{number}" if one.events else ""
+        print(finding_line(one) + (f" `{way}` goes there." if way else ""))
 
 
 def show_start(debugger: Debugger, prompt: Any, *, quiet: bool) -> None:

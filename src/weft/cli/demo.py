@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.lifetime import bound_to_parent
+from weft.cli._said import shorten_path
 from weft.errors import WeftError
 from weft.safety.started import own_python
 
@@ -90,8 +91,3 @@ def record_example(program: Path) -> tuple[int, str]:
         process.communicate()
         raise
     return process.returncode, said
-
-
-def shorten_path(path: Path) -> str:
-    """Return the path as short as it can be."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -5,7 +5,7 @@ weft dump RUN --rank 0-3,7 --function MPI_Send --tag 7 --time 1.2s-3s --comm wor
 weft dump RUN --where "fn:Recv is:open"  a filter as the view has it (fn rank peer tag comm site time wait count is)
 weft dump RUN --definitions              what the names in the calls mean: communicators, datatypes, windows, ...
 weft dump RUN --format json              one JSON object a line
-weft dump RUN --format csv -o calls.csv  a table for other tools; parquet too (`pip install 'weft-debugger[export]'`)
+weft dump RUN --format csv -o calls.csv  a table for other tools;  parquet needs `pip install 'weft-debugger[export]'`
 weft dump RUN --last 20                  the last calls;  --count: only how many there are
 
 Without RUN, the newest run is taken. A call that never returned is shown as "still in this call". Runs of level
@@ -229,10 +229,15 @@ def report_progress_of_rows(
 
 def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespace, to: IO[Any]) -> None:
     """Write calls to an open stream as text, JSON lines, CSV or Parquet."""
-    if args.format in ("csv", "parquet"):
-        from weft.export.arrow_tables import write_csv, write_parquet
+    if args.format == "csv":
+        from weft.export.csv_table import write_csv
 
-        (write_csv if args.format == "csv" else write_parquet)(trace, found, to)
+        write_csv(trace, found, to)
+        return
+    if args.format == "parquet":
+        from weft.export.arrow_tables import write_parquet
+
+        write_parquet(trace, found, to)
         return
     from weft.export.call_lines import CallLineWriter, CallTable
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from weft.kinds import KINDS, SEVERITIES, Kind, kind
+from weft.kinds import KINDS, SEVERITIES, Kind, find_kind
 
 
 def register(subparsers: Any) -> None:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.kind is None:
         list_kinds()
     else:
-        show_page(kind(args.kind.strip("[].")))
+        show_page(find_kind(args.kind.strip("[].")))
     return 0
 
 

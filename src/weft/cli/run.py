@@ -361,7 +361,7 @@ def make_early_end_test(
     lasts over the limit. None if neither was asked for."""
     if against is None and witness is None:
         return None
-    return lambda _: (against is not None and against.has_difference()) or (witness is not None and witness.over_limit)
+    return lambda _: (against is not None and against.compare_if_due()) or (witness is not None and witness.over_limit)
 
 
 def join_pvm(plan: LaunchPlan) -> None:

@@ -97,9 +97,9 @@ def run(args: argparse.Namespace) -> int:
                 prompt.run(lines, echo=True)
             elif sys.stdin.isatty():
                 with history(sorted(COMMANDS), "tasks_history"):
-                    prompt.run(prompt.typed(), echo=False)
+                    prompt.run(prompt.read_typed_lines(), echo=False)
             else:
-                prompt.run(prompt.typed() if as_json else prompt.piped(), echo=not as_json)
+                prompt.run(prompt.read_typed_lines() if as_json else prompt.read_script(), echo=not as_json)
     except Quit:
         pass
     unseen = lines is not None or not sys.stdin.isatty()

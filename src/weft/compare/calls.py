@@ -53,12 +53,12 @@ class AlikeRange:
 def read_thread_calls(
     match: Match, rank: int, thread_slot: int, shared_numbers: dict[str, int], *, with_polls: bool = False
 ) -> ThreadCalls:
-    """Return the calls of a thread that communicate, without those whose outcome only timing decides.
+    """Return the calls of a thread that communicate, without calls whose outcome depends on timing only.
 
-    Left out are polls that failed and questions which requests or messages are there: tests, MPI_Waitsome, probes that
-    return at once. What the program does with the answer is compared; a poll that never returned counts. `with_polls`:
-    these calls, too. `shared_numbers`: numbers of functions, predefined types and operations by name, shared by both
-    runs because two MPIs number them differently; new names are added.
+    Left out are polls without success, and calls that ask which requests are complete or which messages are there:
+    tests, MPI_Waitsome, probes that return at once. A poll that never returned is kept. `with_polls`: keep all of them.
+    `thread_slot`: the index of the thread in the rank. `shared_numbers`: the number that both runs use for each name of
+    a function, predefined type or operation, as two MPIs number them differently; new names are added.
     """
     one = match.trace.ranks[rank]
     events, functions = one.events, one.trace.functions
@@ -78,14 +78,19 @@ def read_thread_calls(
 def compute_call_keys(
     rank: Rank, events_chosen: Ints, shared_numbers: dict[str, int], *, with_peers: bool = True
 ) -> Keys:
-    """Return a 64-bit key for each call, which is equal in both runs if the program made the same call. With
-    `with_peers`, communicator and peer must also be the same.
+    """Return a 64-bit key for each call of a rank. Two calls of two runs have equal keys if the program made the same
+    call.
+
+    `events_chosen`: the event indices of the calls. `shared_numbers`: as for `read_thread_calls`. `with_peers`:
+    communicator and peer must be the same, too.
     """
     events, functions = rank.events[events_chosen], rank.trace.functions
     flags, tags = events["flags"], np.where(events["flags"] & Flag.ANY_TAG, ANY_TAG, events["tag"]).astype(np.int64)
 
-    def named(column: NDArray[np.integer], name: Callable[[int], str]) -> Ints:
-        """Return a column with each number replaced by the number that both runs share for its name."""
+    def number_by_name(column: NDArray[np.integer], name: Callable[[int], str]) -> Ints:
+        """Return a column with each number of this run replaced by the number that both runs use for its name. `name`:
+        returns the name for a number.
+        """
         known, row = np.unique(column, return_inverse=True)
         return np.array(
             [shared_numbers.setdefault(name(one), len(shared_numbers) + 1) for one in known.tolist()], np.int64
@@ -100,30 +105,30 @@ def compute_call_keys(
         return f"communicator {known.name}" if known else "no communicator"
 
     function, nowhere = (
-        named(events["function"], lambda one: functions[one].base),
+        number_by_name(events["function"], lambda one: functions[one].base),
         np.zeros(len(events_chosen), np.int64),
     )
     reduces = functions.mask(f.name for f in functions if (tag := f.slot.get("tag")) and tag.handle)[events["function"]]
-    tags[reduces] = named(tags[reduces], predefined("OP"))
+    tags[reduces] = number_by_name(tags[reduces], predefined("OP"))
     columns = (
         function,
-        named(events["comm"], communicator) if with_peers else nowhere,
+        number_by_name(events["comm"], communicator) if with_peers else nowhere,
         np.where(flags & Flag.ANY_SOURCE, ANY_SOURCE, events["peer"]) if with_peers else nowhere,
         tags,
         events["count"],
-        named(events["datatype"], predefined("DATATYPE")),
+        number_by_name(events["datatype"], predefined("DATATYPE")),
         flags & Flag.CLOSED,
         events["error"],
     )
     mixed = np.zeros(len(events_chosen), np.uint64)
     for column in columns:
-        mixed = _mix_keys(mixed, np.asarray(column).astype(np.int64).view(np.uint64))
+        mixed = _mix_column_into_keys(mixed, np.asarray(column).astype(np.int64).view(np.uint64))
     return mixed
 
 
 def find_message_senders(match: Match, rank: int) -> Ints:
-    """Return one number for each receive of a rank, in posting order, which combines source and tag of its message; -1
-    for a receive that took no message.
+    """Return one number for each receive of a rank, in the order in which the receives were posted. The number combines
+    source and tag of the message that was received; it is -1 if there was none.
     """
     rows, part = match.recvs, match.recvs.of_rank(rank)
     sender = rows.peer[part].astype(np.int64) << 32 | rows.tag[part].astype(np.int64) & 0xFFFFFFFF
@@ -131,18 +136,22 @@ def find_message_senders(match: Match, rank: int) -> Ints:
 
 
 def _compute_message_keys(match: Match, rank: int, events_chosen: Ints) -> Keys:
-    """Return a 64-bit key for each call, which is equal in both runs if the receives of the call
-    took the same messages.
+    """Return a 64-bit key for each call. Two calls of two runs have equal keys if their receives took the same
+    messages. `events_chosen`: the event indices of the calls.
     """
     sender = find_message_senders(match, rank).view(np.uint64)
     by_event = np.zeros(len(match.trace.ranks[rank].events), np.uint64)
     # Of several receives of one call (Startall) the messages count, not which took which.
-    np.add.at(by_event, match.recvs.event[match.recvs.of_rank(rank)], _mix_keys(np.zeros_like(sender), sender))
+    np.add.at(
+        by_event, match.recvs.event[match.recvs.of_rank(rank)], _mix_column_into_keys(np.zeros_like(sender), sender)
+    )
     return by_event[events_chosen]
 
 
-def _mix_keys(keys: Keys, column: Keys) -> Keys:
-    """Return keys of 64 bits with one more column mixed in (SplitMix64's finalizer, Steele, Lea and Flood 2014)."""
+def _mix_column_into_keys(keys: Keys, column: Keys) -> Keys:
+    """Return new 64-bit keys, each made of an old key and the value of one more column (SplitMix64's finalizer, Steele,
+    Lea and Flood 2014).
+    """
     z = (keys + np.uint64(0x9E3779B97F4A7C15)) ^ column
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -152,12 +161,12 @@ def _mix_keys(keys: Keys, column: Keys) -> Keys:
 def align_calls(reference_keys: Keys, run_keys: Keys) -> Iterator[AlikeRange]:
     """Yield the ranges of calls that are alike in both runs, in order. The calls between these ranges differ.
 
-    After a difference, the search goes on for the nearest place at which both runs are alike again: the place before
-    which the fewest calls of both runs together are left out.
+    After a difference, the search continues at the nearest place at which both runs are alike again: where the fewest
+    calls, counted over both runs, are skipped.
     """
     i = j = 0
     for _ in range(MAX_RANGES):
-        count = _count_alike(reference_keys[i:], run_keys[j:])
+        count = _count_alike_at_start(reference_keys[i:], run_keys[j:])
         yield AlikeRange(i, j, count)
         i, j = i + count, j + count
         if i == len(reference_keys) or j == len(run_keys):
@@ -168,8 +177,8 @@ def align_calls(reference_keys: Keys, run_keys: Keys) -> Iterator[AlikeRange]:
         i, j = i + again[0], j + again[1]
 
 
-def _count_alike(reference_keys: Keys, run_keys: Keys) -> int:
-    """Return how many calls at the beginning are alike in both runs."""
+def _count_alike_at_start(reference_keys: Keys, run_keys: Keys) -> int:
+    """Return how many calls are alike in both runs, from the first on."""
     size, at, step = min(len(reference_keys), len(run_keys)), 0, 4096
     while at < size:
         end = min(at + step, size)
@@ -181,8 +190,8 @@ def _count_alike(reference_keys: Keys, run_keys: Keys) -> int:
 
 
 def _find_realignment(reference_keys: Keys, run_keys: Keys) -> tuple[int, int] | None:
-    """Return (calls to leave out of the reference, calls to leave out of the run), as few as possible together, so that
-    the next REALIGNED calls are alike. Return None if they are alike nowhere.
+    """Return (calls to skip in the reference, calls to skip in the run), after which REALIGNED calls are alike in both
+    runs. As few calls as possible are skipped. None if the runs are alike nowhere.
     """
     length = min(REALIGNED, len(reference_keys), len(run_keys))
     first, second = _compute_sequence_keys(reference_keys, length), _compute_sequence_keys(run_keys, length)
@@ -198,9 +207,11 @@ def _find_realignment(reference_keys: Keys, run_keys: Keys) -> tuple[int, int] |
 
 
 def _compute_sequence_keys(keys: Keys, length: int) -> Keys:
-    """Return a key for each sequence of `length` successive calls, in the order of their first calls."""
+    """Return a key for each `length` successive calls: the first is for the calls from index 0 on, the next for those
+    from index 1 on.
+    """
     count = len(keys) - length + 1
     mixed = np.zeros(count, np.uint64)
     for k in range(length):
-        mixed = _mix_keys(mixed, keys[k : k + count])
+        mixed = _mix_column_into_keys(mixed, keys[k : k + count])
     return mixed

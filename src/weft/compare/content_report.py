@@ -24,7 +24,7 @@ FAR = 1 << 20
 
 
 def render_contents(contents: ContentComparison | None, comparison: Comparison) -> list[str]:
-    """Return report lines on messages whose contents differ; none if neither run has hashes."""
+    """Return report lines on messages whose contents differ. Empty if neither run has hashes of contents."""
     if contents is None:
         sides = [has_hashes(side) for side in (comparison.before, comparison.after)]
         if any(sides):
@@ -72,7 +72,7 @@ def numbered_call_text(match: Match, event: EventId) -> str:
 
 
 def _describe_content(content: MessageContent, match: Match) -> str:
-    """Return a sentence that names a message whose content differs: rank, size and call."""
+    """Return a sentence that names a message whose content differs, with its rank, size and call."""
     size = plural(content.bytes_after, "byte")
     if content.bytes_after != content.bytes_before:
         size += f" (in the reference {content.bytes_before:,})"
@@ -98,8 +98,8 @@ def _describe_message_end(content: MessageContent, match: Match) -> str:
 
 
 def _read_both_contents(content: MessageContent, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
-    """Return the numbers of a message in (the reference, the run); None unless both runs have them, of one type and
-    length.
+    """Return (the numbers of a message in the reference, those in the run). None unless both runs kept them, with the
+    same type and length.
     """
     found = []
     for side, event, row in (
@@ -136,8 +136,8 @@ def _render_differing_numbers(content: MessageContent, comparison: Comparison) -
 
 
 def _explain_by_order(content: MessageContent, comparison: Comparison, distances: Numbers) -> str:
-    """Return a sentence on whether another order of the same reduction explains that its results
-    differ by `distances`.
+    """Return a sentence that says whether another order of summation in the reduction explains why its results differ.
+    `distances`: how far each element of the result is from the reference.
     """
     match = comparison.after
     instance = match.collective_of(content.after)
@@ -152,7 +152,7 @@ def _explain_by_order(content: MessageContent, comparison: Comparison, distances
 
 
 def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[str, Any] | None:
-    """Return the differing contents of messages as JSON values; None without hashes."""
+    """Return the comparison of message contents as JSON values. None if the runs have no hashes of contents."""
     if contents is None:
         return None
     return {
@@ -164,7 +164,9 @@ def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[
 
 
 def _content_to_json(content: MessageContent, match: Match) -> dict[str, Any]:
-    """Return one differing content as JSON values: rank, end, call, peer, place and sizes."""
+    """Return a message whose content differs as JSON values: rank, end (sent or received), call, peer, place
+    and sizes.
+    """
     event = match.trace.event(*content.after)
     return {
         "rank": content.rank, "end": "sent" if content.sent else "received",

@@ -8,7 +8,7 @@ not: then it was changed on its way.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +20,9 @@ from weft.compare.calls import AlikeRange, Ints, ThreadCalls
 from weft.compare.differences import Comparison
 from weft.match import NONE, Match
 from weft.order import Order
-from weft.trace import Rank
+from weft.trace import Rank, Trace
+from weft.trace.conditions import Term
+from weft.trace.filter import Filter
 from weft.trace.layout import HashSide
 
 _OF_A_CALL: Final = 20
@@ -56,7 +58,35 @@ class ContentComparison:
     ranks: tuple[int, ...]
     first: tuple[MessageContent, ...]
     unlike: dict[int, tuple[Ints, Ints]]
+    left_out: int = 0
+    """How many contents were not compared, as they belong to exempt calls."""
     """By rank the calls whose content differs, in the reference and in the run."""
+
+
+class ExemptCalls:
+    """Calls whose messages are not compared, such as those that reduce times."""
+
+    def __init__(self, places: Sequence[str]) -> None:
+        """Take calls from places in the source, each given as FILE:LINE, FILE or a function's name."""
+        self.places = tuple(places)
+        self._masks: dict[int, NDArray[np.bool_]] = {}
+
+    def mask(self, rank: Rank) -> NDArray[np.bool_]:
+        """Return a mask of the exempt calls among a rank's events."""
+        if rank.index not in self._masks:
+            masks = [Filter([Term("site", ":", place)]).mask(rank) for place in self.places]
+            self._masks[rank.index] = np.logical_or.reduce([np.zeros(len(rank.events), np.bool_), *masks])
+        return self._masks[rank.index]
+
+    def has_call(self, trace: Trace, event: EventId) -> bool:
+        """Return whether a call is exempt."""
+        return bool(self.mask(trace.ranks[event.rank])[event.event])
+
+    def find_unknown_places(self, trace: Trace) -> list[str]:
+        """Return the places from which a run makes no call."""
+        return [
+            place for place in self.places if not any(ExemptCalls([place]).mask(rank).any() for rank in trace.ranks)
+        ]
 
 
 class _RankHashes:
@@ -78,7 +108,7 @@ class _RankHashes:
         self.sent = self.two["side"] == HashSide.SENT
 
     def make_difference(self, rank: int, row: int) -> MessageContent:
-        """Return the differing content in a row of this rank's paired hashes."""
+        """Return the MessageContent (what differs, and in which calls) for one row of this rank's paired hashes."""
         event = int(self.two["event"][row])
         alike = np.flatnonzero(~self.other[:row] & (self.two["event"][:row] < event))
         return MessageContent(
@@ -88,14 +118,27 @@ class _RankHashes:
             (int(self.rows[0][row]), int(self.rows[1][row])),
         )  # fmt: skip
 
+    def leave_out_exempt(self, match: Match, rank: int, exempt: ExemptCalls) -> int:
+        """Count the contents of exempt calls as alike, and return how many there are. A message is left out if the
+        call at either end of it is exempt.
+        """
+        left_out = exempt.mask(match.trace.ranks[rank])[self.two["event"]]
+        for row in np.flatnonzero(self.other & ~left_out).tolist():
+            partners = match.partner_events(EventId(rank, int(self.two["event"][row])))
+            left_out[row] = any(exempt.has_call(match.trace, partner) for partner in partners)
+        self.other &= ~left_out
+        return int(left_out.sum())
+
     def unlike_calls(self) -> tuple[Ints, Ints]:
         """Return the calls whose content differs, in both runs."""
         one, two = (side["event"][self.other].astype(np.int64) for side in (self.one, self.two))
         return one, two
 
     def is_sent_alike(self, event: int, reference_event: int | None = None) -> bool | None:
-        """Return whether a call sends the same content as its counterpart in the reference; None if the call has no
-        hash in both runs. With `reference_event`, the counterpart must also be that call.
+        """Return whether a call sends the same content as the same call of the reference; None if one of the runs has
+        no hash of it.
+
+        `event`: the call's event index. `reference_event`: if given, False unless this is the call of the reference.
         """
         rows = np.flatnonzero((self.two["event"] == event) & self.sent)
         if not len(rows):
@@ -106,8 +149,10 @@ class _RankHashes:
 
 
 def _compute_row_keys(rows: NDArray[Any], events: Ints) -> Ints:
-    """Return a key for each row of hashes: its call, its side (sent or received), and its number on that side. Rows for
-    the same part of the same call have equal keys in both runs.
+    """Return a key for each hash of message contents. Two hashes have equal keys if they are for the same call, the
+    same side (sent or received), and the same message on that side.
+
+    `events`: the call's event index for each row of hashes.
     """
     requests = np.lexsort((rows["request"], rows["side"], events))
     event, side = events[requests], rows["side"][requests].astype(np.int64)
@@ -123,15 +168,20 @@ def has_hashes(match: Match) -> bool:
     return any(len(rank.hashes) for rank in match.trace.ranks)
 
 
-def compare_contents(comparison: Comparison, order: Order) -> ContentComparison | None:
+def compare_contents(
+    comparison: Comparison, order: Order, exempt: ExemptCalls | None = None
+) -> ContentComparison | None:
     """Return where the contents of messages differ first between two runs. Only calls that are alike in both runs are
-    compared; None if one of the runs has no hashes.
+    compared. None if one of the runs has no hashes of contents.
 
-    `order`: happens-before of the run.
+    `order`: the happens-before order of the run. `exempt`: calls whose messages are not compared.
     """
     if not (has_hashes(comparison.before) and has_hashes(comparison.after)):
         return None
     kept = {rank: _RankHashes(*ranks, pairs) for rank, ranks, pairs in _pair_events(comparison)}
+    left_out = (
+        sum(rows.leave_out_exempt(comparison.after, rank, exempt) for rank, rows in kept.items()) if exempt else 0
+    )
     found = [one for rank, rows in kept.items() for one in _find_candidate_causes(rank, rows, kept, comparison)]
     points = {id(one): _find_deciding_event(one, comparison.after) for one in found}
 
@@ -140,14 +190,15 @@ def compare_contents(comparison: Comparison, order: Order) -> ContentComparison 
 
     first = [b for b in found if not any(explains(a, b) and not explains(b, a) for a in found)]
     differing = {rank: int(rows.other.sum()) for rank, rows in kept.items() if rows.other.any()}
-    compared = sum(len(rows.two) for rows in kept.values())
+    compared = sum(len(rows.two) for rows in kept.values()) - left_out
     unlike = {rank: kept[rank].unlike_calls() for rank in differing}
-    return ContentComparison(compared, sum(differing.values()), tuple(differing), tuple(first), unlike)
+    return ContentComparison(compared, sum(differing.values()), tuple(differing), tuple(first), unlike, left_out)
 
 
 def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
-    """Yield (rank number, its Rank in the reference and in the run, the event indices of its alike calls in the
-    reference and in the run). The indices are in the order of the run.
+    """Yield (rank number; its Rank in the reference, its Rank in the run; event indices of calls in the reference,
+    event indices of the same calls in the run). Only calls that are alike in both runs are included, in the order of
+    the run.
     """
     by_rank: dict[int, list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]]] = defaultdict(list)
     for thread in comparison.threads:
@@ -165,8 +216,8 @@ def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank
 def _find_candidate_causes(
     rank: int, hashes: _RankHashes, hashes_by_rank: dict[int, _RankHashes], comparison: Comparison
 ) -> Iterator[MessageContent]:
-    """Yield the differing contents of a rank that may be causes of others: the first that it sent, and the first that
-    it received although the senders sent the same as in the reference.
+    """Yield the contents of a rank that differ and may have caused the differences of others: the first one that it
+    sent, and the first one that it received although the senders sent the same as in the reference.
     """
     sent = np.flatnonzero(hashes.other & hashes.sent)
     if len(sent):
@@ -175,13 +226,17 @@ def _find_candidate_causes(
         if len(sent) and row > sent[0]:
             return
         content = hashes.make_difference(rank, row)
-        if _is_sent_alike(content, comparison, hashes_by_rank):
+        if _were_sources_sent_alike(content, comparison, hashes_by_rank):
             yield content
             return
 
 
-def _is_sent_alike(content: MessageContent, comparison: Comparison, hashes_by_rank: dict[int, _RankHashes]) -> bool:
-    """Return whether all messages that a received content was made of were sent as in the reference."""
+def _were_sources_sent_alike(
+    content: MessageContent, comparison: Comparison, hashes_by_rank: dict[int, _RankHashes]
+) -> bool:
+    """Return whether all messages that a rank received in one call were sent as in the reference. False if that is
+    known of no message. `content`: what the rank received.
+    """
     match = comparison.after
     if match.collective_of(content.after) is not None:
         members = [match.collectives.id(int(row)) for row in _member_rows(match, content.after)]
@@ -203,8 +258,8 @@ def _member_rows(match: Match, event: EventId) -> NDArray[Any]:
 
 
 def _find_deciding_event(content: MessageContent, match: Match) -> EventId:
-    """Return the event by which a content is fixed: the sending call for a sent content, the completion of the receive
-    for a received one.
+    """Return the event that fixes what a message contains: the sending call for a sent message, the completion of the
+    receive for a received one.
     """
     if content.sent:
         return content.after

@@ -62,7 +62,8 @@ class Comparison:
 def compare(before: Match, after: Match, order: Order, *, with_polls: bool = False) -> Comparison:
     """Return how the calls of run `after` differ from those of `before`, rank by rank and thread by thread.
 
-    `order`: happens-before of `after`. `with_polls`: also tests, probes and MPI_Waitsome, whose outcome timing decides.
+    `order`: the happens-before order of `after`. `with_polls`: also compare tests, probes and MPI_Waitsome, whose
+    outcome depends on timing.
     """
     made = Comparison(before, after)
     found: dict[int, Difference] = {}
@@ -75,7 +76,7 @@ def compare(before: Match, after: Match, order: Order, *, with_polls: bool = Fal
         made.added[rank] = made.added.get(rank, 0) + len(two) - same
         difference = _find_first_difference(one, two, alike_ranges[0].count)
         if difference is not None and (
-            rank not in found or _find_start_time(two, difference) < _find_start_time(two, found[rank])
+            rank not in found or _find_appearance_time(two, difference) < _find_appearance_time(two, found[rank])
         ):
             found[rank] = difference
     made.first, made.following = _split_by_cause(list(found.values()), made, order)
@@ -83,7 +84,7 @@ def compare(before: Match, after: Match, order: Order, *, with_polls: bool = Fal
 
 
 def _pair_threads(before: Match, after: Match, *, with_polls: bool) -> Iterator[tuple[ThreadCalls, ThreadCalls]]:
-    """Yield for each thread that both runs have its calls in (the reference, the run)."""
+    """Yield (calls in the reference, calls in the run) for each thread that both runs have."""
     names: dict[str, int] = {}
     for rank, ranks in enumerate(zip(before.trace.ranks, after.trace.ranks, strict=False)):
         for slot in range(min(len(one.threads) for one in ranks)):
@@ -92,8 +93,9 @@ def _pair_threads(before: Match, after: Match, *, with_polls: bool) -> Iterator[
 
 
 def _find_first_difference(reference_calls: ThreadCalls, run_calls: ThreadCalls, alike_count: int) -> Difference | None:
-    """Return the first difference of a thread, of whose calls the first `alike_count` are alike; None if there
-    is none.
+    """Return the first difference between the calls of a thread; None if there is none. Of the first `alike_count`
+    calls, which are alike, it is the first receive that took another message; otherwise it is the call that follows
+    them.
     """
     rank = run_calls.rank.index
     taken = np.flatnonzero(reference_calls.taken[:alike_count] != run_calls.taken[:alike_count])
@@ -111,9 +113,9 @@ def _find_first_difference(reference_calls: ThreadCalls, run_calls: ThreadCalls,
     )
 
 
-def _find_start_time(calls: ThreadCalls, difference: Difference) -> int:
-    """Return the time in ns at which a difference appears in the run; the largest time if the run has no
-    further call.
+def _find_appearance_time(calls: ThreadCalls, difference: Difference) -> int:
+    """Return the time in ns, in the run, at which a difference appears. If the run has no further call, return a time
+    after all others.
     """
     if difference.after is None:
         return 1 << 62
@@ -123,10 +125,11 @@ def _find_start_time(calls: ThreadCalls, difference: Difference) -> int:
 def _split_by_cause(
     differences: list[Difference], comparison: Comparison, order: Order
 ) -> tuple[list[Difference], list[Difference]]:
-    """Return (the differences that no other difference happens before, all others).
+    """Return (the differences that may be causes, the differences that follow from others). Of two differences, the one
+    that happens before the other is the cause.
 
-    A message that did not come, or a rank without a further call, results from what other ranks did not do: such
-    differences are consequences if any rank does something else.
+    A message that did not come, or a rank without a further call, results from what other ranks did not do. Such a
+    difference follows from the others, if any rank does something else.
     """
 
     points = {id(one): _find_showing_event(one, comparison.after) for one in differences}
@@ -142,8 +145,8 @@ def _split_by_cause(
 
 
 def _find_showing_event(difference: Difference, match: Match) -> EventId | None:
-    """Return the event of the run at which a difference shows: the call that completes a message, or the differing call
-    itself. For a rank that ends early it is the rank's last call, or None if it made none.
+    """Return the event of the run that shows a difference: the call that completes the receive of another message, or
+    the differing call itself. If the rank makes no further call, return its last call, or None if it made none.
     """
     if difference.after is None:
         last = len(match.trace.ranks[difference.rank].events) - 1

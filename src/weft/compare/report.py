@@ -25,8 +25,8 @@ def render_comparison(
     comparison: Comparison, slower_places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]], *,
     with_calls: bool = True,
 ) -> list[str]:  # fmt: skip
-    """Return report lines on what differs between two runs, the most important first. `with_calls`: also the calls of
-    each rank, and where it is slower.
+    """Return report lines on what differs between two runs, the most important first. `with_calls`: include the calls
+    of each rank, and where the run is slower.
     """
     found = list(render_commands(*(side.trace.run.get("command") for side in (comparison.before, comparison.after))))
     if with_calls:
@@ -59,7 +59,9 @@ def _render_rank_counts(comparison: Comparison) -> Iterator[str]:
 
 
 def render_commands(before: object, after: object) -> Iterator[str]:
-    """Yield a line if two runs were started with different commands; each is a list of words, as in run.json."""
+    """Yield a line if two runs were started with different commands. Each command is a list of words, as in
+    run.json.
+    """
     one, two = (" ".join(map(str, words)) if isinstance(words, list) else "?" for words in (before, after))
     if one != two:
         yield f"the command of the reference is `{one}`, that of the run `{two}`"
@@ -88,8 +90,8 @@ def _render_calls(comparison: Comparison) -> Iterator[str]:
 
 
 def render_first_differences(comparison: Comparison) -> Iterator[str]:
-    """Yield report lines on the first differences: where each is, the call of each run, and what differs in calls that
-    read alike.
+    """Yield report lines on the first differences: the ranks, and the call of each run. If both calls have the same
+    text, the arguments or messages in which they differ are added.
 
     Ranks that differ in the same way are reported together.
     """
@@ -118,7 +120,9 @@ def _event_text(some: Sequence[Difference], side: Literal["before", "after"]) ->
 
 
 def _describe_call(match: Match, event: EventId | None) -> str:
-    """Return a call as text, with the message that it takes and whether it returns; for None, how the run ended."""
+    """Return a call as text, with the message that it takes, and a note if it does not return. For None, say that there
+    is no further call, and how the run ended.
+    """
     if event is None:
         ended = match.trace.run.get("ended")
         return "no further call" + ("" if ended in (None, "finished") else f" ({ENDED.get(str(ended), str(ended))})")
@@ -136,7 +140,9 @@ def _describe_taken_message(match: Match, event: EventId) -> str:
 
 
 def _describe_changed_arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
-    """Yield the arguments of a call that differ in two runs, as `count 100, in the reference 99`."""
+    """Yield a text for each argument that differs between a call of the reference and one of the run, such as `count
+    100, in the reference 99`.
+    """
     one, two = comparison.before.trace.event(*before), comparison.after.trace.event(*after)
     given, now = one.args, two.args
     for name, parameter in two.function.parameters_by_name.items():
@@ -150,7 +156,9 @@ def _describe_changed_arguments(comparison: Comparison, before: EventId, after: 
 
 
 def _describe_changed_envelope(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
-    """Yield what differs, besides the arguments, in two calls that read alike: communicator, messages, source, tag."""
+    """Yield texts on what differs in two calls that have the same arguments: communicator, received messages, source,
+    tag.
+    """
     sides = (comparison.before, before), (comparison.after, after)
     one, two = (match.trace.event(*event) for match, event in sides)
     comms = [event.comm.name if event.comm else "none" for event in (one, two)]
@@ -199,8 +207,8 @@ def _end_text(trace: Trace) -> str:
 def render_changed_findings(
     reference_findings: Sequence[Finding], run_findings: Sequence[Finding], *, distinguish_ranks: bool = True
 ) -> list[str]:
-    """Return a line for each finding that only one of two runs has. `distinguish_ranks`: findings of other ranks count
-    as others.
+    """Return a line for each finding that only one of two runs has. `distinguish_ranks`: a finding that names other
+    ranks is another finding.
     """
     found = []
     for verb, some in zip(
@@ -216,7 +224,9 @@ def render_changed_findings(
 def _find_changed_findings(
     reference_findings: Sequence[Finding], run_findings: Sequence[Finding], *, distinguish_ranks: bool
 ) -> tuple[list[Finding], list[Finding]]:
-    """Return (the findings that only the run has, those that only the reference has)."""
+    """Return (the findings that only the run has, the findings that only the reference has). `distinguish_ranks`: a
+    finding that names other ranks is another finding.
+    """
     before, after = (
         {_finding_key(finding, ranks=distinguish_ranks): finding for finding in some}
         for some in (reference_findings, run_findings)

@@ -9,7 +9,7 @@ from weft.base.lazy import dataclass
 from weft.base.words import plural
 from weft.compare import content_report
 from weft.compare.content_report import caller_lines, differing_text, numbered_call_text
-from weft.compare.contents import ContentComparison, compare_contents
+from weft.compare.contents import ContentComparison, ExemptCalls, compare_contents
 from weft.compare.differences import Comparison
 from weft.compare.results import ResultComparison, ResultDifference, compare_results, differ_in_rank_count
 from weft.compare.values.error_growth import GROWN, tolerance_option
@@ -42,17 +42,29 @@ class ContentReport:
         return self.contents.first[0].after if self.contents and self.contents.first else None
 
 
-def compare_message_contents(comparison: Comparison, order: Order, tolerance: Tolerance) -> ContentReport:
-    """Return how the contents of messages differ. Runs with equally many ranks are compared message by message, others
-    by the results that all ranks share.
+def compare_message_contents(
+    comparison: Comparison, order: Order, tolerance: Tolerance, exempt: ExemptCalls | None = None
+) -> ContentReport:
+    """Return how the contents of messages differ between two runs. Runs with the same number of ranks are compared
+    message by message; others by the results of collectives that all ranks share.
 
-    `order`: happens-before of the run; `tolerance`: for numbers of results.
+    `order`: the happens-before order of the run. `tolerance`: which differences of numbers in results are accepted.
+    `exempt`: calls whose messages are not compared.
     """
     if differ_in_rank_count(comparison.before, comparison.after):
-        results = compare_results(comparison.before, comparison.after, tolerance)
-        return ContentReport(None, results, render_results(results, comparison))
-    contents = compare_contents(comparison, order)
-    return ContentReport(contents, None, content_report.render_contents(contents, comparison))
+        results = compare_results(comparison.before, comparison.after, tolerance, exempt)
+        lines = [*render_results(results, comparison), *_describe_exempt(results.left_out, exempt)]
+        return ContentReport(None, results, lines)
+    contents = compare_contents(comparison, order, exempt)
+    lines = content_report.render_contents(contents, comparison)
+    return ContentReport(contents, None, lines + _describe_exempt(contents.left_out if contents else 0, exempt))
+
+
+def _describe_exempt(left_out: int, exempt: ExemptCalls | None) -> list[str]:
+    """Return a line that says how many contents were not compared, and of which places; none if all were compared."""
+    if exempt is None:
+        return []
+    return [f"--except left out {plural(left_out, 'content')} of the calls at {', '.join(exempt.places)}"]
 
 
 def render_results(results: ResultComparison, comparison: Comparison) -> list[str]:

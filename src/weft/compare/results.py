@@ -13,7 +13,7 @@ import numpy as np
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.compare.calls import Ints, align_calls, compute_call_keys
-from weft.compare.contents import has_hashes
+from weft.compare.contents import ExemptCalls, has_hashes
 from weft.compare.values.judgement import Judgement, judge_arrays
 from weft.compare.values.tolerance import Tolerance
 from weft.match import Match
@@ -55,6 +55,8 @@ class ResultComparison:
     ulps: float = 0.0
     first: ResultDifference | None = None
     known: EventId | None = None
+    left_out: int = 0
+    """How many results were not compared, as they belong to exempt calls."""
 
     @property
     def alike(self) -> bool:
@@ -92,8 +94,10 @@ class _SharedResults:
             self._add_hashes(rank, events, place[collectives.instance[part][rows]], given)
 
     def _add_hashes(self, rank: Rank, events: Ints, call_indices: Ints, sends_result: Any) -> None:
-        """Store the hashes of a rank's results. `sends_result`: mask of the calls in which this rank, as the root,
-        sends the result.
+        """Store the hashes of the results that one rank has.
+
+        `events`: the rank's calls; `call_indices`: the index of each among the shared calls; `sends_result`: mask of
+        the calls in which this rank, as the root, sends the result.
         """
         hashes = rank.hashes
         if not len(events) or not len(hashes):
@@ -108,7 +112,7 @@ class _SharedResults:
         self.bytes[call_indices[there]] = hashes["bytes"][last[there]]
 
     def read_result_numbers(self, call_index: int) -> Numbers | None:
-        """Return the elements of a call's result; None if not all were kept, or if their type is unknown."""
+        """Return the elements of a call's result. None if not all of them were kept, or if their type is unknown."""
         rank = self.match.trace.ranks[int(self.holder[call_index])]
         kept = rank.message_hashes.content_of(int(self.row[call_index]))
         whole = kept is not None and len(kept) == self.bytes[call_index]
@@ -124,8 +128,12 @@ def differ_in_rank_count(before: Match, after: Match) -> bool:
     return len(before.trace.ranks) != len(after.trace.ranks) and has_hashes(before) and has_hashes(after)
 
 
-def compare_results(before: Match, after: Match, tolerance: Tolerance) -> ResultComparison:
-    """Return how the results that all ranks share differ between two runs, in the order of rank 0's calls."""
+def compare_results(
+    before: Match, after: Match, tolerance: Tolerance, exempt: ExemptCalls | None = None
+) -> ResultComparison:
+    """Return how the results of collectives over all ranks differ between two runs, in the order of rank 0's calls. The
+    runs may have different numbers of ranks. `exempt`: calls whose results are not compared.
+    """
     names: dict[str, int] = {}
     one, two = _SharedResults(before), _SharedResults(after)
     alike_ranges = list(
@@ -138,25 +146,31 @@ def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Result
     )
     found.alone = len(one.events) - len(i), len(two.events) - len(j)
     both = (one.row[i] >= 0) & (two.row[j] >= 0)
+    if exempt is not None:
+        is_exempt = exempt.mask(two.rank)[two.events[j]]
+        found.left_out = int((both & is_exempt).sum())
+        both &= ~is_exempt
     i, j = i[both], j[both]
     found.compared = len(i)
     known = len(i)
     for k in np.flatnonzero((one.hash[i] != two.hash[j]) | (one.bytes[i] != two.bytes[j])).tolist():
-        if not _count_difference(found, (one, int(i[k])), (two, int(j[k])), tolerance):
+        if not _count_result_difference(found, (one, int(i[k])), (two, int(j[k])), tolerance):
             known = min(known, k)
     if known:
         found.known = two.result_call(int(j[known - 1]))
     return found
 
 
-def _count_difference(
+def _count_result_difference(
     comparison: ResultComparison,
     reference_result: tuple[_SharedResults, int],
     run_result: tuple[_SharedResults, int],
     tolerance: Tolerance,
 ) -> bool:
-    """Count a result whose hashes differ, and return whether its numbers differ at most by rounding. A result is given
-    as (shared results, call index).
+    """Count a result whose hashes differ in `comparison`, as differing or as rounded. Return whether the tolerance or
+    rounding covers the whole difference.
+
+    `reference_result`, `run_result`: (shared results of the run, index of the call in them).
     """
     judged = _judge_numbers(
         reference_result[0].read_result_numbers(reference_result[1]),

@@ -43,11 +43,11 @@ def elapsed_ns(trace: Trace) -> int:
 
 
 def find_slower_places(comparison: Comparison) -> list[SlowerPlace]:
-    """Return the places that took longer in the run than in the reference. Places of computing come first, then calls,
-    each with the greatest difference first.
+    """Return the places in the program that took longer in the run than in the reference. Places between calls of MPI
+    come first, then calls; in both, the greatest difference comes first.
 
-    A place is a line with a call, or two lines with the computing between their calls. Only calls that both runs make
-    and return from are compared.
+    A place is the line of a call, or the two lines between whose calls the program computes. Only calls that both runs
+    make and return from are compared.
     """
     least = LEAST * max(elapsed_ns(comparison.before.trace), 1)
     found = [
@@ -62,7 +62,9 @@ def find_slower_places(comparison: Comparison) -> list[SlowerPlace]:
 def _find_slower_in_thread(
     reference_calls: ThreadCalls, run_calls: ThreadCalls, alike_ranges: list[AlikeRange]
 ) -> Iterator[SlowerPlace]:
-    """Yield the slower places of a thread, in its calls of MPI and between them."""
+    """Yield the places at which a thread took longer than in the reference, both in its calls of MPI and
+    between them.
+    """
     pairs = [(np.arange(s.before, s.before + s.count), np.arange(s.after, s.after + s.count)) for s in alike_ranges]
     before, after = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
     if not len(before):
@@ -72,22 +74,26 @@ def _find_slower_in_thread(
     inside = np.where(whole, ended[before] - begun[before], 0)
     inside_after = np.where(whole, ended_after[after] - begun_after[after], 0)
     sites = run_calls.rank.events["site"][run_calls.events[after]].astype(np.int64)
-    yield from _group_by_place(run_calls, after, sites, inside, inside_after, is_in_mpi=True)
+    yield from _compare_times_by_place(run_calls, after, sites, inside, inside_after, is_in_mpi=True)
     next_to = (np.diff(before) == 1) & (np.diff(after) == 1) & whole[:-1]
     gap = np.where(next_to, begun[before][1:] - ended[before][:-1], 0)
     gap_after = np.where(next_to, begun_after[after][1:] - ended_after[after][:-1], 0)
-    yield from _group_by_place(run_calls, after[1:], sites[:-1] << 32 | sites[1:], gap, gap_after, is_in_mpi=False)
+    yield from _compare_times_by_place(
+        run_calls, after[1:], sites[:-1] << 32 | sites[1:], gap, gap_after, is_in_mpi=False
+    )
 
 
 def _call_spans(calls: ThreadCalls) -> tuple[Ints, Ints]:
     return calls.rank.enter_ns()[calls.events], calls.rank.exit_ns()[calls.events]
 
 
-def _group_by_place(
+def _compare_times_by_place(
     calls: ThreadCalls, call_indices: Ints, place_keys: Ints, reference_ns: Ints, run_ns: Ints, *, is_in_mpi: bool
 ) -> Iterator[SlowerPlace]:
-    """Yield the places at which the sum of times in ns is larger in the run than in the reference; calls with equal
-    keys are at one place.
+    """Sum the times at each place, and yield the places at which the run took longer than the reference.
+
+    The arrays have one entry for each call, or each gap between calls: `call_indices` (in `calls`), `place_keys` (equal
+    for the same place), `reference_ns` and `run_ns`. `is_in_mpi`: the times are those of calls, not of gaps.
     """
     known, where, row = np.unique(place_keys, return_index=True, return_inverse=True)
     times = np.bincount(row, minlength=len(known))
@@ -102,13 +108,15 @@ def _group_by_place(
 
 
 def _describe_place(calls: ThreadCalls, call_index: int, *, is_in_mpi: bool) -> str:
-    """Return a place as text: `in recv at a.py:3`, or `computing between calls at a.py:4`."""
+    """Return a place as text: `in recv at a.py:3`, or `computing between calls at a.py:4` for the gap before
+    the call.
+    """
     rank: Rank = calls.rank
     here = Event(rank, int(calls.events[call_index]))
     if is_in_mpi:
-        return f"in {describe.call_words(here, peers=False)}{describe.at_place(here)}"
+        return f"in {describe.call_words(here, peers=False)}{describe.site_suffix(here)}"
     last = Event(rank, int(calls.events[call_index - 1]))
-    if (place := describe.at_place(here)) == describe.at_place(last) and place:
+    if (place := describe.site_suffix(here)) == describe.site_suffix(last) and place:
         return f"computing between calls{place}"
-    ends = [f"{describe.call_words(event, peers=False)}{describe.at_place(event)}" for event in (last, here)]
+    ends = [f"{describe.call_words(event, peers=False)}{describe.site_suffix(event)}" for event in (last, here)]
     return f"computing between {ends[0]} and {ends[1]}"

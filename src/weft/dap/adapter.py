@@ -21,10 +21,10 @@ from weft.dap.session import Session
 from weft.dap.wire import MAX_MESSAGE_BYTES, MAX_UNAUTHENTICATED_BYTES, Message, Wire, WireError
 from weft.debug.answers import describe_thread
 from weft.debug.debugger import Debugger
-from weft.debug.prompt import COMMANDS, Quit, completions, parse
+from weft.debug.prompt import COMMANDS, Quit, completions, parse_command
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.tasks.backend import Movement
-from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
+from weft.tasks.ranks import TaskPrompt, attach_debugger_to_rank, prepare_replay_folder
 
 Body = dict[str, Any]
 Later = Callable[[], None]
@@ -246,7 +246,9 @@ class Adapter:
             options = launch.replay_options(arguments) + (
                 [] if program else launch.replay_consent_options(run, arguments)
             )
-            debugger = Debugger(run, self._findings, options, program, hand=inspect_rank, prepare=prepare_rank_files)
+            debugger = Debugger(
+                run, self._findings, options, program, hand=attach_debugger_to_rank, prepare=prepare_rank_files
+            )
             native = arguments.get("nativeFrames")
             self._session = Session(
                 TaskPrompt(debugger, as_json=False),
@@ -380,7 +382,7 @@ class Adapter:
         with the name of a short form such as `n`, the text is an expression.
         """
         try:
-            name = parse(text)[0] if text else ""
+            name = parse_command(text)[0] if text else ""
         except UsageError:
             return text.split(None, 1)[0] in ("tasks", "task", "name", "follow", "waits")
         if text.isidentifier() and text != name:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand
-from weft.debug.instructions import Instruction, disassembled
+from weft.debug.instructions import Instruction, disassemble_around
 from weft.errors import DebuggerError, UsageError
 
 MAX_INSTRUCTIONS: Final = 10_000
@@ -57,7 +57,7 @@ class InstructionReferences:
         rank = self._ranks.get(int(reference, 0), self._debugger.focus)
         hand = self._hand(rank)
         address = hand.maps.base(module) + at + offset
-        rows = disassembled(hand, address, first, min(count, MAX_INSTRUCTIONS))
+        rows = disassemble_around(hand, address, first, min(count, MAX_INSTRUCTIONS))
         return [self._instruction_to_json(rank, row, address) for row in rows]
 
     def _lookup(self, reference: str) -> tuple[str, int]:

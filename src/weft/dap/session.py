@@ -261,7 +261,9 @@ class Session:
         `finish`. `all_ranks`: step all ranks that run.
         """
         d = self.debugger
-        ranks = [r for r in range(d.record.size) if d.replica.controls[r].pid and d.runs(r)] if all_ranks else [rank]
+        ranks = (
+            [r for r in range(d.record.size) if d.replica.controls[r].pid and d.is_running(r)] if all_ranks else [rank]
+        )
 
         def go() -> Answer:
             """Step, or go to the next call if the lines are unknown, and return where all ranks are."""

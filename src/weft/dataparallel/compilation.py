@@ -25,7 +25,7 @@ from weft.dataparallel.progress import Say, ignore, wait_for_compilations
 from weft.dataparallel.runtime import build_once, find_compiler, is_clang, runtime_sources
 from weft.dataparallel.source_map import MarkedSource
 from weft.errors import UsageError, WeftError
-from weft.instrument.assembly import rewrite
+from weft.instrument.assembly import inline_hooks
 from weft.safety.folders import cache_folder, is_safely_cached, make_private
 
 COMPILE_SECONDS: Final = 600
@@ -158,7 +158,7 @@ class CompileJob:
             self.marked.original,
             self.folder,
         )
-        text = rewrite(assembly.read_text(errors="surrogateescape"), gcc=self.is_gcc)
+        text = inline_hooks(assembly.read_text(errors="surrogateescape"), gcc=self.is_gcc)
         assembly.write_text(text, errors="surrogateescape")
         run_compiler([*tool, "-c", str(assembly), "-o", str(self.target)], self.marked.original, self.folder)
 

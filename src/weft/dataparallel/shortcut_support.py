@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel.runtime import run_build_tool
-from weft.instrument.assembly import POSSIBLE, SHORTENED, rewrite
+from weft.instrument.assembly import POSSIBLE, SHORTENED, inline_hooks
 
 FEWEST: Final = 48
 """Hooks that the program has at least once it is compiled."""
@@ -43,7 +43,7 @@ def find_unrecognised(assembly: str, *, gcc: bool) -> list[str]:
     all."""
     if not POSSIBLE:
         return []
-    made = rewrite(assembly, gcc=gcc)
+    made = inline_hooks(assembly, gcc=gcc)
     if len(SHORTENED.findall(made)) < FEWEST:
         return [HOOKED]
     if not gcc:

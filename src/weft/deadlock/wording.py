@@ -131,7 +131,7 @@ class _FindingMaker:
             peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
             key = (
                 describe.call_words(event, peers=False),
-                describe.at_place(event),
+                describe.site_suffix(event),
                 event.comm_id,
                 peers and event.peer,
             )
@@ -278,7 +278,7 @@ class _FindingMaker:
             self.told.update(same)
             rounds = self.counts.describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], same)
             text = f"{rank_words(same)}{rounds and f' {rounds} and'} called {describe.call_words(event)}"
-            text += f"{describe.at_place(event)} in its place"
+            text += f"{describe.site_suffix(event)} in its place"
             still = event.open
             return text if still else f"{text}, and {self._describe_whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
@@ -295,9 +295,9 @@ class _FindingMaker:
     def _is_same_call(self, index: int, event: int, like: Event) -> bool:
         """Return whether an event of a rank is the same call, at the same line, as `like`."""
         other = self.standstill.trace.ranks[index].event(event)
-        return describe.call_words(other) == describe.call_words(like) and describe.at_place(
+        return describe.call_words(other) == describe.call_words(like) and describe.site_suffix(
             other
-        ) == describe.at_place(like)
+        ) == describe.site_suffix(like)
 
     def _describe_other_tag(self, reason: Reason) -> str:
         """Return words that say that the receiver of a blocked send waits for the same sender with another tag, and
@@ -327,7 +327,7 @@ class _FindingMaker:
         self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
         who = "it" if first.source == source else _name(first.source)
         whom = " to each" if len(group.ranks) > 1 else ""
-        return f" ({who} sent tag {first.tag}{on}{whom}{describe.at_place(event)}, which nobody receives)"
+        return f" ({who} sent tag {first.tag}{on}{whom}{describe.site_suffix(event)}, which nobody receives)"
 
     def _last_message(self, channel: Channel, receiver: int) -> Event | None:
         """Return the call that sent the last message of a channel to a rank. None if the run does not have that call
@@ -379,7 +379,7 @@ class _FindingMaker:
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
         company = f", with {rank_words(with_it)}" if with_it else ""
-        where = describe.at_place(blocked.event) + describe.task_suffix(
+        where = describe.site_suffix(blocked.event) + describe.task_suffix(
             *(self.blocked[i].event for i in (index, *with_it))
         )
         return f"{subject} in {describe.call_words(blocked.event)}{_describe_request(blocked)}{where}{company}"
@@ -428,7 +428,7 @@ def list_pickled_collectives(rank: Rank, comm: Communicator) -> list[Event]:
 
 
 def _call_at(event: Event) -> str:
-    return describe.call_words(event) + describe.at_place(event)
+    return describe.call_words(event) + describe.site_suffix(event)
 
 
 def _find_near_channel(untaken: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
@@ -449,7 +449,7 @@ def _main_thread(blocked: list[Blocked]) -> Blocked:
 def _describe_call(group: Group) -> str:
     """Return the call of a group, and where it stands."""
     request = _describe_request(group.blocked, peers=len(group.ranks) == 1)
-    return f"{group.call}{request}{describe.at_place(group.blocked.event)}{group.task}"
+    return f"{group.call}{request}{describe.site_suffix(group.blocked.event)}{group.task}"
 
 
 def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:
@@ -457,7 +457,7 @@ def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:
     if base_name(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
         return ""
     made = blocked.reasons[0].event
-    of = describe.at_place(made).replace(" at ", " of ", 1)
+    of = describe.site_suffix(made).replace(" at ", " of ", 1)
     return f" for {describe.call_words(made, peers=peers)}{of}"
 
 

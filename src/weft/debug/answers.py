@@ -17,7 +17,7 @@ def tell(answer: Answer) -> list[str]:
     return _TELL[answer["kind"]](answer)
 
 
-def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
+def merge_equal_lines(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
     """Return lines `ranks 0-2: text`: ranks with the same text share one, sorted by their first rank. Further lines of
     a text follow indented. `rows`: pairs of a rank and its text.
     """
@@ -37,10 +37,10 @@ def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
 def describe_thread(row: Answer) -> str:
     """Return in words where a thread is, without its rank."""
     name = f"thread {row['thread']} " if row["thread"] else ""
-    return name + _describe_state(row)
+    return name + _state_words(row)
 
 
-def _describe_state(row: Answer) -> str:
+def _state_words(row: Answer) -> str:
     """Return in words where a thread is: `at solver.py:40 in step`, `before event 7: MPI_Recv(...)`, `waiting in event
     7: ...`. Its rank and number are not mentioned.
     """
@@ -59,7 +59,7 @@ def _describe_state(row: Answer) -> str:
         text = f"  {at['text']}" if at["text"] else ""
         task = f"task {row['task']} " if "task" in row else ""
         task += f"{row['news']['thread']} " if "thread" in row.get("news", {}) else ""
-        return f"{signal}{task}at {_line(at)} in {at['function']}{text}{_news(row)}"
+        return f"{signal}{task}at {_line(at)} in {at['function']}{text}{_news_suffix(row)}"
     if state == "before":
         if row["next"] is None:
             return "at the end of its record"
@@ -84,11 +84,11 @@ def _line(at: Answer) -> str:
     return f"{Path(at['file']).name}:{at['line']}" if at["file"] and at["line"] else "?"
 
 
-def _ranks(answer: Answer) -> list[str]:
-    return merged((row["rank"], describe_thread(row)) for row in answer["ranks"])
+def _render_ranks(answer: Answer) -> list[str]:
+    return merge_equal_lines((row["rank"], describe_thread(row)) for row in answer["ranks"])
 
 
-def _news(row: Answer) -> str:
+def _news_suffix(row: Answer) -> str:
     """Return what else a stop reports, as text to append to its line: a changed value, a returned value, or a condition
     that cannot be computed. "" if there is nothing.
     """
@@ -96,11 +96,11 @@ def _news(row: Answer) -> str:
     if "returned" in news:
         return f"; returned {news['returned']}"
     if "expression" in news:
-        return f"; {change(news['expression'], news['old'], news['new'])}"
+        return f"; {change_text(news['expression'], news['old'], news['new'])}"
     return f"; the condition cannot be computed: {news['trouble']}" if "trouble" in news else ""
 
 
-def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
+def change_text(expression: str, old: str, new: str, *, over: bool = False) -> str:
     """Return in words that a watched value has changed. Equal `old` and `new`: its frame has returned; `over`: both
     happened.
     """
@@ -110,17 +110,19 @@ def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
     return f"{expression}: {old or '(none)'} -> {new or '(none)'}{gone}"
 
 
-def _stopped(answer: Answer) -> list[str]:
+def _render_stopped(answer: Answer) -> list[str]:
     """Return as lines where all ranks are after a command that let them run, with the displayed expressions and
     notes.
     """
     if answer["over"]:
         code = answer["exit_code"]
-        gone = merged((row["rank"], describe_thread(row)) for row in answer["ranks"] if row["state"] != "ended")
+        gone = merge_equal_lines(
+            (row["rank"], describe_thread(row)) for row in answer["ranks"] if row["state"] != "ended"
+        )
         return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}", *gone]
-    lines = _ranks(answer)
+    lines = _render_ranks(answer)
     for one in answer.get("shown", []):
-        lines += _displayed(one)
+        lines += _render_displayed(one)
     for row in answer.get("elsewhere", []):
         lines.append(f"event {row['call']['event'][1]} of rank {row['rank']}, {row['call']['call']}, is not one that "
                      "ranks stop at: the stop is at the next one that is")  # fmt: skip
@@ -145,11 +147,11 @@ def _explain_wait(row: Answer) -> str:
     return f"it waits in {call}, from which it came back when it was recorded"
 
 
-def _rank(answer: Answer) -> list[str]:
+def _render_rank(answer: Answer) -> list[str]:
     return [f"rank {answer['focus']} {describe_thread(answer['stands'])}"]
 
 
-def _where(answer: Answer) -> list[str]:
+def _render_where(answer: Answer) -> list[str]:
     """Return the stacks of ranks as lines; ranks with equal stacks share theirs."""
     rows = []
     for stack in answer["stacks"]:
@@ -158,22 +160,24 @@ def _where(answer: Answer) -> list[str]:
         rows.append(
             (stack["rank"], "\n".join([describe_thread(stack["stands"]), *(lines or ["in no frame of the program"])]))
         )
-    return merged(rows)
+    return merge_equal_lines(rows)
 
 
-def _print(answer: Answer) -> list[str]:
-    return merged((row["rank"], row["value"] if "value" in row else f"({row['error']})") for row in answer["values"])
+def _render_print(answer: Answer) -> list[str]:
+    return merge_equal_lines(
+        (row["rank"], row["value"] if "value" in row else f"({row['error']})") for row in answer["values"]
+    )
 
 
-def _list(answer: Answer) -> list[str]:
+def _render_list(answer: Answer) -> list[str]:
     return [f"{'->' if row['here'] else '  '} {row['line']:4}  {row['text']}" for row in answer["lines"]]
 
 
-def _break(answer: Answer) -> list[str]:
-    return ["breakpoint " + _breakpoint(answer["breakpoint"])]
+def _render_break(answer: Answer) -> list[str]:
+    return ["breakpoint " + _breakpoint_line(answer["breakpoint"])]
 
 
-def _breakpoint(b: Answer) -> str:
+def _breakpoint_line(b: Answer) -> str:
     """Return one line for a breakpoint: `1: solver.py:40, in the source on rank 2`."""
     what = f"{plural(b['calls'], 'call')} of the record" if b["by"] == "call" else "in the source"
     on = "" if b["rank"] is None else f" on rank {b['rank']}"
@@ -184,58 +188,58 @@ def _breakpoint(b: Answer) -> str:
     return f"{b['id']}: {b['where']}, {what}{on}{scope}{more}"
 
 
-def _skip(answer: Answer) -> list[str]:
+def _render_skip(answer: Answer) -> list[str]:
     return [f"`step` does not go into {name}" for name in answer["skipped"]] or ["nothing is skipped"]
 
 
-def _breakpoints(answer: Answer) -> list[str]:
+def _render_breakpoints(answer: Answer) -> list[str]:
     """Return all breakpoints and watchpoints, one in a line."""
     watches = [f"{w['id']}: watch {w['expression']} on rank {w['rank']}" for w in answer.get("watches", [])]
-    return [*(_breakpoint(b) for b in answer["breakpoints"]), *watches] or ["no breakpoints"]
+    return [*(_breakpoint_line(b) for b in answer["breakpoints"]), *watches] or ["no breakpoints"]
 
 
-def _watch(answer: Answer) -> list[str]:
+def _render_watch(answer: Answer) -> list[str]:
     return [f"breakpoint {id_}: watch {answer['expression']} on rank {rank}"
             for id_, rank in zip(answer["ids"], answer["ranks"], strict=True)]  # fmt: skip
 
 
-def _frame(answer: Answer) -> list[str]:
+def _render_frame(answer: Answer) -> list[str]:
     """Return the selected frame of a rank as a line."""
     frame = answer["frame"]
     text = f"  {frame['text']}" if frame["text"] else ""
     return [f"rank {answer['rank']} #{answer['level']} {_line(frame)} in {frame['function']}{text}"]
 
 
-def _locals(answer: Answer) -> list[str]:
+def _render_locals(answer: Answer) -> list[str]:
     """Return the variables of ranks as lines; ranks with equal values share theirs."""
     rows = []
     for row in answer["ranks"]:
         lines = [f"{v['name']} = {v['value']}" for v in row.get("variables", [])]
         rows.append((row["rank"], f"({row['error']})" if "error" in row else "\n".join(lines or ["no variables"])))
-    return merged(rows)
+    return merge_equal_lines(rows)
 
 
-def _set(answer: Answer) -> list[str]:
+def _render_set(answer: Answer) -> list[str]:
     """Return as lines the new values of a variable that was set, and a warning that the replay may now leave its
     record.
     """
     rows = ((r["rank"], f"{answer['target']} = {r['value']}" if "value" in r else f"({r['error']})")
             for r in answer["values"])  # fmt: skip
-    return [*merged(rows), answer["warning"]]
+    return [*merge_equal_lines(rows), answer["warning"]]
 
 
-def _display(answer: Answer) -> list[str]:
-    return [line for one in answer["shown"] for line in _displayed(one)] or ["nothing is displayed"]
+def _render_display(answer: Answer) -> list[str]:
+    return [line for one in answer["shown"] for line in _render_displayed(one)] or ["nothing is displayed"]
 
 
-def _displayed(one: Answer) -> list[str]:
+def _render_displayed(one: Answer) -> list[str]:
     """Return an expression that is displayed at every stop, with its values on the ranks, as lines."""
-    lines = _print(one)
+    lines = _render_print(one)
     head = f"{one['id']}: {one['expression']} ="
     return [f"{head} {lines[0].strip()}"] if len(lines) == 1 else [head, *lines]
 
 
-def _message(answer: Answer) -> list[str]:
+def _render_message(answer: Answer) -> list[str]:
     """Return a message as lines: source, destination, tag and communicator, its send, its receive, and its content."""
     sent, received = answer["sent"], answer["received"]
     if sent is None:
@@ -249,10 +253,10 @@ def _message(answer: Answer) -> list[str]:
         lines.append(f"  received  event {received['event'][1]} of rank {answer['dest']}: {received['call']}")
     else:
         lines.append("  received  never, in this record")
-    return [*lines, f"  holds     {holds(answer)}"]
+    return [*lines, f"  holds     {content_text(answer)}"]
 
 
-def _messages(answer: Answer) -> list[str]:
+def _render_messages(answer: Answer) -> list[str]:
     """Return as lines the messages at a stop that were sent and not received, and the receives that wait."""
     rows = [("sent and not received", _sent_line(row)) for row in answer["sent"]]
     rows += [("posted and waiting", _posted_line(row)) for row in answer["posted"]]
@@ -292,7 +296,7 @@ def _posted_line(row: Answer) -> str:
     return f"rank {row['rank']} <- {source}, {tag}, {row['comm']}; {call}; {then}"
 
 
-def holds(answer: Answer) -> str:
+def content_text(answer: Answer) -> str:
     """Return the content of a message as text, or in brackets why it was not read."""
     if "unread" in answer:
         return f"(not read: {answer['unread']})"
@@ -304,16 +308,19 @@ def holds(answer: Answer) -> str:
     return " ".join(map(str, answer["values"])) + more if answer["values"] else "nothing"
 
 
-def _help(answer: Answer) -> list[str]:
+def _render_help(answer: Answer) -> list[str]:
     return list(answer["lines"])
 
 
-def _text(answer: Answer) -> list[str]:
+def _render_text(answer: Answer) -> list[str]:
     return [answer["text"]] if answer["text"] else []
 
 
 _TELL: dict[str, Callable[[Answer], list[str]]] = {
-    "ranks": _ranks, "stopped": _stopped, "rank": _rank, "where": _where, "print": _print, "list": _list,
-    "messages": _messages, "frame": _frame, "locals": _locals, "set": _set, "watch": _watch, "display": _display,
-    "skip": _skip, "break": _break, "breakpoints": _breakpoints, "message": _message, "help": _help, "text": _text,
+    "ranks": _render_ranks, "stopped": _render_stopped, "rank": _render_rank, "where": _render_where,
+    "print": _render_print, "list": _render_list,
+    "messages": _render_messages, "frame": _render_frame, "locals": _render_locals, "set": _render_set,
+    "watch": _render_watch, "display": _render_display,
+    "skip": _render_skip, "break": _render_break, "breakpoints": _render_breakpoints, "message": _render_message,
+    "help": _render_help, "text": _render_text,
 }  # fmt: skip

@@ -85,7 +85,7 @@ class BackwardSearch:
         self.now = standing.calls_passed()
         self._begun_at = dict(self.now)
         self.polls = {thread: controls[thread[0]].goal_polls(thread[1]) for thread in self.now}
-        if not standing.runs(rank):  # it has ended: the search begins before it left MPI
+        if not standing.is_running(rank):  # it has ended: the search begins before it left MPI
             entries = range(standing.record.entries(rank))
             self.now[rank, 0] = next((at for at in entries if standing.record.is_end_of_mpi(rank, at)), len(entries))
         state = standing.describe_thread(rank)["state"]
@@ -122,9 +122,9 @@ class BackwardSearch:
             known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1
         ):
             return True
-        self._count_behind()
+        self._count_to_next_call()
         for base in self._search_starts(known.base if known is not None else self.now[self.rank, 0]):
-            if self._go_to_tick(base, self._count_past, self.behind + self.own):
+            if self._go_to_tick(base, self._count_past_place, self.behind + self.own):
                 return True
         self._restore()
         return False
@@ -192,7 +192,7 @@ class BackwardSearch:
                 return
             calls *= WIDER
 
-    def _count_behind(self) -> None:
+    def _count_to_next_call(self) -> None:
         """Run the rank on to its next call, and count the ticks until there (`behind`) and the visits of its current
         place (`visits`).
 
@@ -204,18 +204,18 @@ class BackwardSearch:
         hand = self.standing.hand(self.rank)
         if getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
             return
-        self.own = hand.count(self.marks)
+        self.own = hand.begin_count(self.marks)
         self.passes = hand.stopped is not None and hand.stopped.level == 0  # else it stands in what that line calls
-        others = self._count_others()
+        others = self._begin_counting_others()
         self.run_past_search(wait_for_all=bool(others))
-        tally = hand.counted()
+        tally = hand.finish_count()
         self.behind, self.visits = tally.ticks, tally.visits
         if self.marks.place.get("address") or "lines" not in self.marks.place:
             self._lines[self.rank] = self.marks.place, tally.visits
         for rank, place in others.items():
-            self._lines[rank] = place, self.standing.hands[rank].counted().visits
+            self._lines[rank] = place, self.standing.hands[rank].finish_count().visits
 
-    def _count_others(self) -> dict[int, Place]:
+    def _begin_counting_others(self) -> dict[int, Place]:
         """Begin to count how often the other ranks that are stopped at lines visit their places; return these places by
         rank.
         """
@@ -226,7 +226,7 @@ class BackwardSearch:
                 continue
             with suppress(DebuggerError):
                 place = hand.place()
-                hand.count(Marks(place))
+                hand.begin_count(Marks(place))
                 found[rank] = place
         return found
 
@@ -253,17 +253,17 @@ class BackwardSearch:
             raise WeftError(f"the record has no call {base} of rank {self.rank}")
         self.standing.back_to(event.id, self.now, only=self.rank)
 
-    def _count_from(self, base: int) -> Tally:
+    def _count_from_call(self, base: int) -> Tally:
         """Start another replay, and return the counts of all ticks from call `base` up to the call after the rank's
         place.
         """
         self._begin_before_call(base)
         hand = self.standing.hand(self.rank)
-        hand.count(self.marks)
+        hand.begin_count(self.marks)
         self.run_past_search()
-        return hand.counted(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
+        return hand.finish_count(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
 
-    def _count_past(self, base: int) -> Tally:
+    def _count_past_place(self, base: int) -> Tally:
         """Return the counts of all ticks from call `base` on, from a replay in which the rank came past its place
         again. NotAgain if no replay does.
 
@@ -271,7 +271,7 @@ class BackwardSearch:
         earlier ticks.
         """
         for _ in range(TRIES if self.passes else 1):
-            tally = self._count_from(base)
+            tally = self._count_from_call(base)
             self._tallies.setdefault(base, []).append(tally)
             if not self.passes or (tally.visits > self.visits and tally.ticks >= self.behind + self.own):
                 return tally
@@ -286,12 +286,12 @@ class BackwardSearch:
         """
         self._begin_before_call(base)
         hand = self.standing.hand(self.rank)
-        hand.count(self.marks, tick, visit)
+        hand.begin_count(self.marks, tick, visit)
         self.standing.run(self.now, self.polls)
         self.standing.settle(self._goals_without_next_call)
         if hand.stopped is None:
             raise self._not_again(base)
-        return hand.counted(LOG)
+        return hand.finish_count(LOG)
 
     def _restore(self) -> None:
         """Bring the searched rank back to where it was, and other ranks that were stopped at lines back to these
@@ -304,12 +304,12 @@ class BackwardSearch:
         for is_counting in (True, False):
             self._begin_before_lines()
             for rank, (place, after) in self._lines.items():
-                self.standing.hand(rank).count(Marks(place), 0, 0 if is_counting else totals[rank] - after)
+                self.standing.hand(rank).begin_count(Marks(place), 0, 0 if is_counting else totals[rank] - after)
             self.standing.run(self._begun_at, self.polls)
             self.standing.settle(None if is_counting else self._goals_without_next_call)
             for rank in self._lines:
                 if is_counting or self.standing.hands[rank].stopped is not None:
-                    totals[rank] = self.standing.hands[rank].counted().visits
+                    totals[rank] = self.standing.hands[rank].finish_count().visits
         if self.at_line and self.standing.hands[self.rank].stopped is None:
             raise self._not_again(max(self.now[self.rank, 0] - 1, 0))
 
@@ -324,13 +324,13 @@ class BackwardSearch:
         standing.begin({thread: min(goal, self.now[thread]) for thread, goal in goals.items()})
 
 
-def watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:
+def locate_watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:
     """Return an expression with the frame that it belongs to, so that it can be watched in another replay too."""
     place: Place = standing.hand(rank).place(level, expression)
     return Watched(expression, place["depth"], place["function"], place.get("path", ""))
 
 
-def level_of(standing: Standing, rank: int, one: Watched) -> int | None:
+def find_frame_level(standing: Standing, rank: int, one: Watched) -> int | None:
     """Return the level in the rank's stack (0: innermost) of the frame of a watched expression. None if the rank has no
     such frame; 0 for an expression that needs no frame.
     """
@@ -412,7 +412,7 @@ def reverse_run(
             if (event := standing.record.entry(rank, position)) is not None and begun(event.id) >= begun(call)
         )  # fmt: skip
         floor = max(next(later, standing.replica.at(rank)) - 1, 0)
-    place = standing.hand(rank).place() if standing.runs(rank) else {}
+    place = standing.hand(rank).place() if standing.is_running(rank) else {}
     search = BackwardSearch(standing, rank, Marks(place, points, tuple(watches)), floor)
     if not search.go_to_last_tick():
         return False

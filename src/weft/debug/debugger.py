@@ -69,11 +69,11 @@ class Debugger(Standing):
         """Run to the next breakpoint on any rank, or to the end."""
         self.require_running()
         end = self.record.end
-        return self._run_to(
+        return self._run_to_goals(
             lambda held: self.record.complete_goals(self.record.cuts.greatest_cut_without(held).goals, end)
         )
 
-    def _run_to(
+    def _run_to_goals(
         self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None, *, through: bool = False
     ) -> Answer:
         """Let the ranks run up to goals (numbers of calls) or to a breakpoint on the way, and return where they are.
@@ -83,12 +83,12 @@ class Debugger(Standing):
         """
         candidates = [] if through else self.stops.breakpoints.ahead(self.stops.reached)
         if self.stops.breakpoints.of_source and not through:
-            self.stops.arm()
+            self.stops.set_in_ranks()
         else:
-            self.stops.arm_nothing()
+            self.stops.remove_from_ranks()
 
         def goals() -> Goals:
-            held = limit([*candidates, *self.next_of_lines()])
+            held = limit([*candidates, *self.next_calls_of_stopped_ranks()])
             return {thread: max(goal, self.replica.at(*thread)) for thread, goal in held.items()}
 
         resting = self.at_lines()
@@ -104,7 +104,7 @@ class Debugger(Standing):
         hit = self.stops.breakpoints_hit(candidates)
         if any(b.once for b in hit):
             self.stops.breakpoints.all = [b for b in self.stops.breakpoints.all if not (b.once and b in hit)]
-            self.stops.arm()
+            self.stops.set_in_ranks()
         return self.arrived() | ({"hit": [b.as_dict() for b in hit]} if hit else {})
 
     def _catch_crashes(self, goals: Goals) -> None:
@@ -112,7 +112,7 @@ class Debugger(Standing):
         stop at the crash.
         """
         for rank in self.record.crashes:
-            if self.runs(rank) and goals[rank, 0] >= self.record.entries(rank):
+            if self.is_running(rank) and goals[rank, 0] >= self.record.entries(rank):
                 with suppress(DebuggerError):
                     self.hand(rank)
 
@@ -136,7 +136,7 @@ class Debugger(Standing):
             cut = past.meet(self.record.cuts.greatest_cut_without(held)) if held else past
             return self.record.complete_goals(cut.goals, self.record.start)
 
-        answer = self._run_to(limit, past.polls, through=through)
+        answer = self._run_to_goals(limit, past.polls, through=through)
         return answer | {"elsewhere": found} if (found := self._find_later_stops(events)) else answer
 
     def _find_later_stops(self, events: Sequence[EventId]) -> list[Answer]:
@@ -168,7 +168,7 @@ class Debugger(Standing):
         if last is None or target <= at:
             raise UsageError(f"rank {rank} stands at the end of its record")
         self.focus_on([rank])
-        self.stops.arm_nothing()
+        self.stops.remove_from_ranks()
         self.pass_call(last)
         return self.arrived()
 
@@ -185,13 +185,13 @@ class Debugger(Standing):
         event = self.record.entry(rank, max(target, 0))
         assert event is not None
         self.focus_on([rank])
-        self.spares.asked = True
+        self.checkpoints.asked = True
         self.back_to(event.id, self.calls_passed())
         return self.arrived()
 
     def arrived(self) -> Answer:
         """Return where all ranks are after a command that let them run; checkpoints follow."""
-        self.spares.follow()
+        self.checkpoints.follow_focus()
         return self.stopped()
 
     def go_back(self) -> Answer:
@@ -204,7 +204,7 @@ class Debugger(Standing):
             ((self.stops.breakpoints.begun(event), event) for event in self.stops.passed_calls()), default=(0, None)
         )[1]
         now, kept, rank, at_lines = self.calls_passed(), dict(self.stops.watched), self.focus, self.at_lines()
-        self.spares.asked = True
+        self.checkpoints.asked = True
         watches = [one for of, one in self.stops.watched.values() if of == rank]
         in_source = reverse_run(self, rank, call, self.stops.breakpoints, watches)
         if not in_source and call is not None:
@@ -218,9 +218,9 @@ class Debugger(Standing):
                 "call that a breakpoint names lies behind. Nothing stops earlier: `restart` goes to before that call, "
                 "where `print` shows what was computed until then"
             )
-        return self._arrived_back(at_lines - {self.focus})
+        return self._answer_after_going_back(at_lines - {self.focus})
 
-    def _arrived_back(self, at_lines: set[int]) -> Answer:
+    def _answer_after_going_back(self, at_lines: set[int]) -> Answer:
         """Return where all ranks are after a command that went back on one rank. `at_lines`: the other ranks that were
         stopped at lines; the answer names those that no longer are (`left`).
         """
@@ -232,13 +232,13 @@ class Debugger(Standing):
         """Go back on a rank to the line before, and return where all ranks are. `how`: `next` passes over called
         functions, `step` goes into them.
         """
-        kept, self.spares.asked, at_lines = dict(self.stops.watched), True, self.at_lines()
+        kept, self.checkpoints.asked, at_lines = dict(self.stops.watched), True, self.at_lines()
         try:
             reverse_line(self, how, rank)
         finally:
             self.stops.watch_again(kept)
         self.focus_on([rank])
-        return self._arrived_back(at_lines - {rank})
+        return self._answer_after_going_back(at_lines - {rank})
 
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
         """Go to the next line on some ranks, and return where all ranks are. MPI calls on the way are made, together
@@ -247,11 +247,11 @@ class Debugger(Standing):
         `how`: `next`, `step` or `finish`.
         """
         self.require_running()
-        moving = [rank for rank in ranks if self.runs(rank)]
+        moving = [rank for rank in ranks if self.is_running(rank)]
         if not moving:
             raise UsageError(f"rank {ranks[0]} has ended")
         self.frames.moved()
-        self.stops.arm()
+        self.stops.set_in_ranks()
         for rank in moving:
             hand = self.hand(rank)
             hand.skip(self.skips.names)

@@ -226,13 +226,14 @@ class NativeHand:
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
         """Return gdb's answer for an expression that may call a function of the rank."""
-        return self.gdb.called(text, thread, level)
+        return self.gdb.evaluate_with_calls(text, thread, level)
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         if not self.gdb.armed(points):
             with self.halted():
-                self.gdb.arm([replace(point, function=self._gdb_location(point.function)) for point in points])
+                located = [replace(point, function=self._gdb_location(point.function)) for point in points]
+                self.gdb.replace_breakpoints(located)
 
     def _gdb_location(self, function: str) -> str:
         """Return a function as gdb's breakpoints name it. For `*MODULE+OFFSET` this is the address in this process."""
@@ -273,7 +274,7 @@ class NativeHand:
             found["address"] = 0  # inside of MPI: no place of the program's is visited again
         return found
 
-    def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
+    def begin_count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
         """Begin to count ticks from the rank's current place on: visits of marked places, changes of marked values, or
         lines. Return how many ticks this place itself makes. Breakpoints and watchpoints are removed.
 
@@ -286,7 +287,7 @@ class NativeHand:
         for one in told["points"]:
             one["function"] = one["function"] and self._gdb_location(one["function"])
         with self.halted():
-            self.gdb.arm([])
+            self.gdb.replace_breakpoints([])
             for number in list(self._watched):
                 self.unwatch(number)
             text = json.dumps(told).encode().hex()
@@ -298,7 +299,7 @@ class NativeHand:
             self._marks = dict(found["numbers"])
         return int(found["own"])
 
-    def counted(self, last: int = 1) -> Tally:
+    def finish_count(self, last: int = 1) -> Tally:
         """End the count that `count` began, and return the ticks and visits since then. Everything that counted is
         removed from the rank. `last`: of how many of the last ticks the lines are returned.
         """
@@ -397,7 +398,7 @@ class NativeHand:
         elif (
             reason == "breakpoint-hit"
             and int(stop.get("bkptno") or 0) not in self._marks
-            and not self.is_user_breakpoint(stop)
+            and not self.is_user_stop(stop)
         ):
             self._run()
         elif reason in _AT_A_LINE:
@@ -429,7 +430,7 @@ class NativeHand:
             }
         return {}
 
-    def is_user_breakpoint(self, stop: dict[str, object]) -> bool:
+    def is_user_stop(self, stop: dict[str, object]) -> bool:
         """Tell whether a breakpoint that stopped the rank is one that a person set."""
         return str(stop.get("bkptno")) in self.gdb.points
 

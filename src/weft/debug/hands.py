@@ -188,7 +188,7 @@ class Hand(Protocol):
         """Remove a watchpoint."""
         ...
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         ...
 
@@ -224,7 +224,7 @@ class Hand(Protocol):
         """
         ...
 
-    def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
+    def begin_count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
         """Begin to count ticks from here on: visits of marked places, changes of marked values, or lines. Return how
         many ticks this place itself makes. Breakpoints, watchpoints and steps are removed.
 
@@ -232,7 +232,7 @@ class Hand(Protocol):
         """
         ...
 
-    def counted(self, last: int = 1) -> Tally:
+    def finish_count(self, last: int = 1) -> Tally:
         """Return the counts so far, with the lines of the last ticks (at most `last`)."""
         ...
 
@@ -241,7 +241,7 @@ class Hand(Protocol):
         ...
 
 
-def connect(made: socket.socket, path: Path) -> None:
+def connect_unix_socket(made: socket.socket, path: Path) -> None:
     """Connect a socket to a Unix socket at `path`, however long the path is; the kernel itself allows only 107
     bytes.
     """
@@ -266,13 +266,13 @@ class PythonHand:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER)
         try:
-            connect(self._socket, path)
+            connect_unix_socket(self._socket, path)
         except OSError as error:
             raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
         self._buffer = b""
         self._id = 0
 
-    def _lines(self, seconds: float) -> list[dict[str, Any]]:
+    def _read_messages(self, seconds: float) -> list[dict[str, Any]]:
         """Return the agent's messages that are there, or that come within `seconds`; empty if none comes. DebuggerError
         if the rank's process has ended.
         """
@@ -291,7 +291,7 @@ class PythonHand:
         *lines, self._buffer = self._buffer.split(b"\n")
         return [json.loads(line) for line in lines]
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _store_report(self, message: dict[str, Any]) -> None:
         """Store what the agent reports by itself: a stop, the text of a log point, counts, or why the rank cannot be
         traced.
         """
@@ -303,7 +303,7 @@ class PythonHand:
         self._last_counts = message.get("counts", self._last_counts)
         self.refused = message.get("refused", self.refused)
 
-    def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+    def _request(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Send a request to the agent, and return its answer. DebuggerError if the request fails or no answer comes in
         time.
 
@@ -319,11 +319,11 @@ class PythonHand:
         until = time.monotonic() + ANSWER
         while (left := until - time.monotonic()) > 0:
             answer = None
-            for message in self._lines(left):
+            for message in self._read_messages(left):
                 if message.get("id") == self._id:
                     answer = message
                 else:
-                    self._take(message)
+                    self._store_report(message)
             if answer is not None:
                 if "error" in answer:
                     raise DebuggerError(str(answer["error"]))
@@ -332,74 +332,76 @@ class PythonHand:
 
     def stack(self) -> list[Frame]:
         """Return the program's frames, innermost first."""
-        return [_frame(frame, level) for level, frame in enumerate(self._ask("stack")["frames"])]
+        return [_frame(frame, level) for level, frame in enumerate(self._request("stack")["frames"])]
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
         """Return the repr of what Python's eval gives in the frame."""
-        return str(self._ask("print", text=text, level=level, form=form)["value"])
+        return str(self._request("print", text=text, level=level, form=form)["value"])
 
     def variables(self, level: int) -> list[tuple[str, str]]:
         """Return the frame's names; of a module those that are no functions, classes and modules."""
-        return [(name, value) for name, value in self._ask("variables", level=level)["variables"]]
+        return [(name, value) for name, value in self._request("variables", level=level)["variables"]]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
         """Return the elements, entries or attributes of an expression's value, `count` from the `start`-th on. For an
         empty text return the variables of the frame.
         """
-        return [Part(**one) for one in self._ask("parts", text=text, level=level, start=start, count=count)["parts"]]
+        return [
+            Part(**one) for one in self._request("parts", text=text, level=level, start=start, count=count)["parts"]
+        ]
 
     def about(self, text: str, level: int) -> Part:
         """Return the value of an expression, its type, and how many parts it has."""
-        return Part(**self._ask("about", text=text, level=level)["part"])
+        return Part(**self._request("about", text=text, level=level)["part"])
 
     def assign(self, target: str, text: str, level: int) -> str:
         """Assign to a name of the frame, to an attribute or to an index."""
-        return str(self._ask("assign", target=target, text=text, level=level)["value"])
+        return str(self._request("assign", target=target, text=text, level=level)["value"])
 
     def watch(self, text: str, level: int) -> int:
         """Compare the value of an expression at each line."""
-        return int(self._ask("watch", text=text, level=level)["number"])
+        return int(self._request("watch", text=text, level=level)["number"])
 
     def unwatch(self, number: int) -> None:
         """Remove a watchpoint."""
-        self._ask("unwatch", number=number)
+        self._request("unwatch", number=number)
 
     def execute(self, text: str, level: int) -> str:
         """Execute statements in the frame; returns what they print."""
-        return str(self._ask("execute", text=text, level=level)["value"])
+        return str(self._request("execute", text=text, level=level)["value"])
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         if any(point.function.startswith("*") for point in points):
             raise DebuggerError("instructions are those of native ranks, and this one is Python")
-        self._ask("break", places=[point.as_dict() for point in points])
+        self._request("break", places=[point.as_dict() for point in points])
 
     def step(self, how: str) -> None:
         """Stop at the next line."""
-        self._ask("step", how=how)
+        self._request("step", how=how)
 
     def skip(self, names: Sequence[str]) -> None:
         """Set the functions and files that steps do not enter; does nothing if they are the same as before."""
         if list(names) != self._skipped:
             files = [name for name in names if is_file(name)]
-            self._ask("skip", functions=[name for name in names if name not in files], files=files)
+            self._request("skip", functions=[name for name in names if name not in files], files=files)
             self._skipped = list(names)
 
     def unstep(self) -> None:
         """Cancel the step."""
-        self._ask("unstep")
+        self._request("unstep")
 
     def resume(self) -> None:
         """Let the rank continue if it is stopped at a line."""
         if self.stopped is not None:
             self.stopped = None
-            self._ask("resume")
+            self._request("resume")
 
     def poll(self) -> None:
         """Take the messages that the agent has sent meanwhile, such as a stop."""
         with suppress(DebuggerError):
-            for message in self._lines(0):
-                self._take(message)
+            for message in self._read_messages(0):
+                self._store_report(message)
 
     def drive(self) -> None:
         """The agent drives MPI by itself."""
@@ -408,19 +410,19 @@ class PythonHand:
         """Return the place of a frame of the rank. The depth in it is 0 if the expression `text` uses no variable of
         the frame.
         """
-        return dict(self._ask("place", level=level, text=text)["place"])
+        return dict(self._request("place", level=level, text=text)["place"])
 
-    def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
+    def begin_count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
         """Count ticks from here on, and stop at one of them, or at a visit of the place."""
-        return int(self._ask("count", marks=marks.as_dict(), stop_at=stop_at, visit_at=visit_at)["own"])
+        return int(self._request("count", marks=marks.as_dict(), stop_at=stop_at, visit_at=visit_at)["own"])
 
-    def counted(self, last: int = 1) -> Tally:
+    def finish_count(self, last: int = 1) -> Tally:
         """Return the ticks and visits since `count`: after the interpreter has ended, those that it sent then. `last`:
         of how many of the last ticks the lines are returned.
         """
         self.poll()
         if self._last_counts is None:
-            return Tally.of(self._ask("counted", last=last))
+            return Tally.of(self._request("counted", last=last))
         return Tally.of({**self._last_counts, "lines": self._last_counts["lines"][-last:]})
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ class Instruction:
     line: int = 0
 
 
-def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list[Instruction | None]:
+def disassemble_around(hand: NativeHand, address: int, first: int, count: int) -> list[Instruction | None]:
     """Return `count` instructions around an address; None for each that is unknown. The first is the one that is
     `first` instructions after the one at the address, or before it if negative.
 

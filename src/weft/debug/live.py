@@ -16,7 +16,7 @@ from weft.trace import EVENT, Event, Rank, Trace
 from weft.trace.layout import PAGE, StreamKind
 
 
-def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
+def find_send_buffer(record: Record, run: Path, send: EventId, pid: int) -> int:
     """Return the address of the buffer of a send, in a replay whose rank is stopped before the send. DebuggerError if
     it is unknown.
 

@@ -112,7 +112,7 @@ class Looks:
 
     def message(self, rank_or_event: str) -> Answer:
         """Return what the send or receive of a rank transfers: the call that it is at, its last call, or RANK:EVENT."""
-        return self.messages.of(self._message_event(rank_or_event), self._standing.replica)
+        return self.messages.describe_message(self._message_event(rank_or_event), self._standing.replica)
 
     def queues(self, ranks_text: str) -> Answer:
         """Return what some ranks have sent and was not received, and their receives that have not got a message.
@@ -121,9 +121,13 @@ class Looks:
         replica = self._standing.replica
 
         def inside(rank: int, slot: int) -> bool:
-            return not replica.parked(rank, slot) and rank not in self._standing.at_lines() and replica.in_call(rank)
+            return (
+                not replica.parked(rank, slot) and rank not in self._standing.at_lines() and replica.is_inside_mpi(rank)
+            )
 
-        return Queues(self._standing.record, replica.at, inside).at(self._standing.ranks_of(ranks_text or "all"))
+        return Queues(self._standing.record, replica.at, inside).describe_pending(
+            self._standing.ranks_of(ranks_text or "all")
+        )
 
     def _message_event(self, rank_or_event: str) -> Event:
         """Return the call that RANK:EVENT names; for RANK alone the call with a message that the rank is at, or has

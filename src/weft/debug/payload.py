@@ -68,7 +68,7 @@ class Memory:
         os.close(self._fd)
 
 
-def elements(datatype: Datatype, address: int, count: int) -> Iterator[Element]:
+def iterate_elements(datatype: Datatype, address: int, count: int) -> Iterator[Element]:
     """Yield (struct format, address) for the basic elements of `count` items of a datatype, in the order of its type
     map. The first item is at `address`. DebuggerError if the datatype cannot be decoded.
     """
@@ -103,9 +103,9 @@ def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
         raise DebuggerError(f"the record does not say what {datatype.name} is made of")
     known = [one for one in inner if one is not None]
     try:
-        for type_, times, where in _blocks(datatype.combiner, d.integers, d.addresses, known):
+        for type_, times, where in _datatype_blocks(datatype.combiner, d.integers, d.addresses, known):
             if (
-                not (yield from _yield_and_count(elements(type_, address + where, times)))
+                not (yield from _yield_and_count(iterate_elements(type_, address + where, times)))
                 and times > 0
                 and len(known) == 1
             ):
@@ -114,7 +114,7 @@ def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
         raise DebuggerError(f"the record does not say what {datatype.name} is made of") from error
 
 
-def _blocks(
+def _datatype_blocks(
     combiner: str, integers: tuple[int, ...], addresses: tuple[int, ...], types: list[Datatype]
 ) -> Iterable[tuple[Datatype, int, int]]:
     """Return the blocks of a derived datatype as (inner datatype, how many items in a row, displacement in bytes)
@@ -179,7 +179,7 @@ def _subarray_blocks(integers: tuple[int, ...], inner: Datatype, extent: int) ->
             return
 
 
-def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:
+def read_content(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:
     """Return the content of a message of `count` items at an address: `values` (the first MOST numbers), `text`, or
     `object` for what mpi4py pickled. `more` is how many numbers are left out.
     """
@@ -187,17 +187,17 @@ def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict
         raise DebuggerError("the buffer is MPI_IN_PLACE")
     if count <= 0:
         return {"values": [], "more": 0}
-    first = list(islice(elements(datatype, address, count), MOST))
+    first = list(islice(iterate_elements(datatype, address, count), MOST))
     formats = {format_ for format_, _ in first}
     total = count * max(1, _elements_in(datatype))
     if formats == {"c"}:
-        raw = b"".join(memory.read(at, 1) for _, at in islice(elements(datatype, address, count), 400))
+        raw = b"".join(memory.read(at, 1) for _, at in islice(iterate_elements(datatype, address, count), 400))
         return {"text": raw.split(b"\0")[0].decode(errors="backslashreplace"), "more": 0}
     if formats == {"B"} and datatype.is_predefined and datatype.size == 1:
         raw = memory.read(address, min(count, MOST_BYTES))
-        if (found := unpickled(raw)) is not None:
+        if (found := unpickle_object(raw)) is not None:
             return found
-    shown = [_value(memory, *element) for element in first]
+    shown = [_read_element(memory, *element) for element in first]
     return {"values": shown, "more": max(total - len(shown), 0)}
 
 
@@ -205,7 +205,7 @@ def _elements_in(datatype: Datatype) -> int:
     return sum(n for _, n in datatype.signature() or (("", 1),))
 
 
-def _value(memory: Memory, format_: str, at: int) -> object:
+def _read_element(memory: Memory, format_: str, at: int) -> object:
     """Return the basic element at an address, read by its struct format. A pair is returned as text of a complex number
     or as a list.
     """
@@ -237,7 +237,7 @@ def _short_repr(value: object) -> str:
     return repr(value)
 
 
-def unpickled(raw: bytes) -> dict[str, object] | None:
+def unpickle_object(raw: bytes) -> dict[str, object] | None:
     """Return the object in a message of mpi4py's lowercase methods, as text under the key `object`; None if the bytes
     are no pickle. No code of the program is executed.
     """

@@ -135,7 +135,7 @@ class Quit(Exception):
     """The person has left the prompt."""
 
 
-def parse(command_line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]:
+def parse_command(command_line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]:
     """Return the full name of the command in a line, and the rest of the line. UsageError, with the likely command, if
     there is no such command or the short form is ambiguous.
     """
@@ -262,7 +262,7 @@ class Console:
                 self.do(line)
 
     @staticmethod
-    def piped() -> Iterator[str]:
+    def read_script() -> Iterator[str]:
         """Yield the lines of a script from standard input. Ctrl-C while it waits for a line ends the session."""
         while True:
             with immediate_interrupts():
@@ -271,7 +271,7 @@ class Console:
                 return
             yield line
 
-    def typed(self) -> Iterator[str]:
+    def read_typed_lines(self) -> Iterator[str]:
         """Yield the lines that a person types. An empty line repeats the last command if that was a step or `list`."""
         while True:
             try:
@@ -331,7 +331,7 @@ class Prompt(Console):
 
     def _execute(self, line: str) -> Answer:
         """Execute one command line, and return its answer. Quit if it is `quit`."""
-        name, rest = parse(line)
+        name, rest = parse_command(line)
         d = self.debugger
         if name == "quit":
             raise Quit
@@ -364,7 +364,7 @@ class Prompt(Console):
             native = "native" in words
             return d.looks.where(" ".join(w for w in words if w != "native").lstrip("@"), native=native)
         if name == "help":
-            return help_of(rest)
+            return make_help(rest)
         if name == "attach":
             return self.attach(rest)
         rest = rest.removeprefix("@") if name in ("message", "messages", "rank") else rest
@@ -444,7 +444,7 @@ class Prompt(Console):
                     print(error, file=self.out)
 
 
-def help_of(
+def make_help(
     text: str,
     commands: dict[str, Command] = COMMANDS,
     where: Sequence[str] = WHERE,
@@ -455,7 +455,7 @@ def help_of(
     `where`: the forms that WHERE can have. `legend`: explains other words in the usage of the commands.
     """
     if text:
-        name = parse(text, commands)[0]
+        name = parse_command(text, commands)[0]
         command = commands[name]
         short = f"   (short: {', '.join(command.short)})" if command.short else ""
         lines = [f"{command.usage}{short}", f"  {command.does}"]

@@ -123,7 +123,7 @@ def _stop_signal(thread: int) -> int | None:
 
 
 @cache
-def _system() -> Any:
+def _ptrace_function() -> Any:
     """Return the C function ptrace, with its types declared."""
     call = ctypes.CDLL(None, use_errno=True).ptrace
     call.restype = ctypes.c_long
@@ -133,7 +133,7 @@ def _system() -> Any:
 
 def _ptrace(request: int, thread: int, signal: int = 0) -> bool:
     """Make a ptrace request; return whether the kernel accepts it."""
-    return bool(_system()(request, thread, None, signal or None) == 0)
+    return bool(_ptrace_function()(request, thread, None, signal or None) == 0)
 
 
 def registers_of(thread: int) -> list[int]:
@@ -142,7 +142,7 @@ def registers_of(thread: int) -> list[int]:
     """
     held = (ctypes.c_uint64 * 64)()
     area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
-    _raise_if_refused(_system()(GETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
+    _raise_if_refused(_ptrace_function()(GETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
     return list(held[: area[1] // 8])
 
 
@@ -150,7 +150,7 @@ def set_registers(thread: int, values: Sequence[int]) -> None:
     """Set the general registers of a stopped thread. OSError if the kernel refuses."""
     held = (ctypes.c_uint64 * len(values))(*values)
     area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
-    _raise_if_refused(_system()(SETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
+    _raise_if_refused(_ptrace_function()(SETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
 
 
 def _raise_if_refused(answer: int) -> None:

@@ -31,7 +31,7 @@ class Queues:
     ) -> None:  # fmt: skip
         self.record, self._passed, self._inside = record, passed, inside
 
-    def at(self, ranks: Iterable[int]) -> Answer:
+    def describe_pending(self, ranks: Iterable[int]) -> Answer:
         """Return the messages from or to some ranks that were sent and not received, and the receives of these ranks
         that have not got a message. At most MOST of each are described; `all_sent` and `all_posted` are their whole
         numbers.

@@ -21,7 +21,7 @@ from weft.replay.control import ControlPage
 from weft.replay.driver import write_goals
 from weft.replay.layout import CONTROL_SIZE, ControlState
 from weft.replay.pace import QuietTimer, threads_of_ranks
-from weft.replay.running import IDLE, SETTLE, has_begun
+from weft.replay.running import IDLE, SETTLE, is_sure_to_begin
 from weft.safety.started import own_python
 
 BEGIN = 60.0
@@ -152,7 +152,7 @@ class Replica:
         """Return the ranks that do not follow their record."""
         return [c.rank for c in self.controls if c.state in (ControlState.DIVERGED, ControlState.REFUSED)]
 
-    def in_call(self, rank: int) -> bool:
+    def is_inside_mpi(self, rank: int) -> bool:
         """Return whether all threads of a rank are inside MPI calls."""
         files = [
             f for f in self.watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid
@@ -217,7 +217,7 @@ class Replica:
         """
         if quiet > IDLE and all(self.parked(*t) or self.controls[t[0]].is_polling(t[1]) for t in threads):
             return True
-        return quiet > STUCK and all(self.in_call(r) or self.controls[r].is_polling() for r, _ in threads)
+        return quiet > STUCK and all(self.is_inside_mpi(r) or self.controls[r].is_polling() for r, _ in threads)
 
     def _is_falling_apart(self, quiet: float) -> bool:
         """Return whether the launcher is likely about to end all ranks, because one has just died early. `quiet`:
@@ -235,7 +235,7 @@ class Replica:
         """Return whether a thread is stopped at its goal, has ended, or has not begun yet."""
         rank, slot = thread
         if not self.controls[rank].pid:
-            return not has_begun(self.controls, self.record.plans, rank)
+            return not is_sure_to_begin(self.controls, self.record.plans, rank)
         if not self.alive(rank) or self.parked(rank, slot):
             return True
         control = self.controls[rank]
@@ -254,7 +254,7 @@ class Replica:
 
     def _in_last_call(self, thread: Position) -> bool:
         rank, slot = thread
-        return self.at(rank, slot) >= self.goals[thread] and self.in_call(rank)
+        return self.at(rank, slot) >= self.goals[thread] and self.is_inside_mpi(rank)
 
     def end(self) -> None:
         """End the replay with all its ranks, by force after 8 s, and remove its folder. Does nothing the second

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.base.event_id import EventId
-from weft.debug.live import buffer_of
-from weft.debug.payload import Memory, values
+from weft.debug.live import find_send_buffer
+from weft.debug.payload import Memory, read_content
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
@@ -26,7 +26,7 @@ class Messages:
         self._another = another
         self._known: dict[EventId, Answer] = {}
 
-    def of(self, event: Event, replica: Replica) -> Answer:
+    def describe_message(self, event: Event, replica: Replica) -> Answer:
         """Return the message that a call sends or receives, with its content, or why that could not be read. UsageError
         if the call does neither. `replica`: the current replay.
         """
@@ -84,9 +84,9 @@ class Messages:
         args = self.record.trace.event(*self.record.arguments_of_send(sent))
         if args.datatype is None:
             raise DebuggerError("the record does not say which datatype it has")
-        buffer = buffer_of(self.record, replica.run, sent, replica.controls[sent[0]].pid)
+        buffer = find_send_buffer(self.record, replica.run, sent, replica.controls[sent[0]].pid)
         memory = Memory(replica.controls[sent[0]].pid)
         try:
-            return values(memory, args.datatype, buffer, args.count)
+            return read_content(memory, args.datatype, buffer, args.count)
         finally:
             memory.close()

@@ -15,13 +15,13 @@ from typing import Any
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.base.lifetime import temporary_folder
+from weft.debug.checkpoints import Checkpoints
 from weft.debug.frames import Frames
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, PythonHand, Tally
 from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.debug.skips import Skips
-from weft.debug.spares import Spares
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.replay import Goals
 from weft.replay.layout import ControlState
@@ -77,7 +77,7 @@ class Standing:
         """The file and the line up to which its source was shown last; None behind a stop."""
         self.known: Known | None = None
         """Where the last step back has brought a rank."""
-        self.spares = Spares(self)
+        self.checkpoints = Checkpoints(self)
         self.replica = self.replay(self.record.start)
 
     # The replay
@@ -101,12 +101,12 @@ class Standing:
         """Replace the replay by a checkpoint that has not passed `goals`, or by a new replay. `shown`: how many bytes
         of the program's output count as shown already.
         """
-        found = self.spares.take(goals)
+        found = self.checkpoints.hand_over(goals)
         if found is None:
             self._leave()
             self.replica = self.replay(goals)
         else:
-            self.spares.retire(self.replica, dict(self.hands))
+            self.checkpoints.retire(self.replica, dict(self.hands))
             self.forget()
             self.replica, self.hands = found
             self.replica.set_goals(goals)
@@ -127,7 +127,7 @@ class Standing:
     def close(self) -> None:
         """End the replay, and remove everything."""
         self._leave()
-        self.spares.close()
+        self.checkpoints.close()
         self._home.cleanup()
 
     def settle(self, goals: Callable[[], Goals] | None = None, only: int | None = None) -> None:
@@ -146,7 +146,9 @@ class Standing:
             now = self.at_lines()
             if now - known and goals is not None:
                 self.replica.set_goals(goals())
-                self.replica.kept_waiting = self.record.find_waiting_threads(self.next_of_lines(), self.replica.goals)
+                self.replica.kept_waiting = self.record.find_waiting_threads(
+                    self.next_calls_of_stopped_ranks(), self.replica.goals
+                )
             known = now
             return now
 
@@ -182,13 +184,13 @@ class Standing:
         self.require_rank(rank)
         if not self.replica.controls[rank].pid:
             raise DebuggerError(f"rank {rank} has not been spawned yet")
-        if not self.runs(rank):
+        if not self.is_running(rank):
             raise DebuggerError(f"rank {rank} has ended")
         if rank not in self.hands:
             self.hands[rank] = self.look_into(self.replica, rank)
         return self.hands[rank]
 
-    def runs(self, rank: int) -> bool:
+    def is_running(self, rank: int) -> bool:
         """Tell whether a rank still runs its program."""
         at = self.replica.at(rank)
         return self.replica.alive(rank) and not (
@@ -261,7 +263,7 @@ class Standing:
             return row | {"state": "before", "next": call_facts(coming) if coming else None}
         if control.is_polling(slot):
             return row | {"state": "polls", "next": call_facts(coming) if coming else None}
-        if last is None or not replica.in_call(rank):
+        if last is None or not replica.is_inside_mpi(rank):
             return row | {"state": "outside", "next": call_facts(coming) if coming else None}
         return row | {"state": "in", "call": call_facts(last)}
 
@@ -303,7 +305,7 @@ class Standing:
         """Return the line at which a rank is stopped."""
         return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
 
-    def next_of_lines(self) -> list[EventId]:
+    def next_calls_of_stopped_ranks(self) -> list[EventId]:
         """Return the next calls of the ranks that are stopped at lines. Other ranks may run only as far as they can
         without these calls.
         """
@@ -325,10 +327,10 @@ class Standing:
 
     def pass_call(self, event: Event) -> None:
         """Run until a call has returned, or until it has begun if it never returned."""
-        self.allow(event)
+        self.let_make_call(event)
         self.settle()
 
-    def allow(self, event: Event) -> None:
+    def let_make_call(self, event: Event) -> None:
         """Let a rank run past a call, and the other ranks make the calls that it needs. Does not wait for it."""
         goals = self.record.complete_goals(
             self.record.cuts.least_cut_reaching([event.id], include_calls=not event.open).goals, self.record.start

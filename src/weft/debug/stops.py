@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from weft.base.event_id import EventId
-from weft.debug.back import level_of, watched
+from weft.debug.back import find_frame_level, locate_watched
 from weft.debug.breakpoints import Breakpoint, Breakpoints, Scope
 from weft.debug.hands import Watched
 from weft.debug.standing import Answer, Standing
@@ -42,11 +42,11 @@ class Stops:
             return self.show()
         made = replace(self.breakpoints.make(text, scope, log), once=once)
         if made.point is not None:
-            self.arm([made])
+            self.set_in_ranks([made])
         self.breakpoints.all.append(made)
         return {"kind": "break", "breakpoint": made.as_dict()}
 
-    def arm(self, more: Iterable[Breakpoint] = ()) -> None:
+    def set_in_ranks(self, more: Iterable[Breakpoint] = ()) -> None:
         """Set all breakpoints in the source, and those of `more`, in the ranks. DebuggerError if no rank accepts one of
         `more`.
         """
@@ -55,29 +55,29 @@ class Stops:
         taken: set[int] = set()
         for rank in range(self._standing.record.size):
             mine = [b for b in wanted if b.on(rank)]
-            if not self._standing.runs(rank) or (not mine and rank not in self._standing.hands):
+            if not self._standing.is_running(rank) or (not mine and rank not in self._standing.hands):
                 continue
             hand = self._standing.hand(rank)
             good: list[Point] = []
             for one in mine:
                 assert one.point is not None
                 try:
-                    hand.arm([*good, one.point])
+                    hand.replace_breakpoints([*good, one.point])
                     good.append(one.point)
                     taken.add(one.id)
                 except DebuggerError as error:
                     refused.setdefault(one.id, []).append(error)
             if not mine:
-                hand.arm([])
+                hand.replace_breakpoints([])
         for b in more:
             if b.id in refused and b.id not in taken:
                 raise DebuggerError(f"{b.text}: {refused[b.id][0]}")
 
-    def arm_nothing(self) -> None:
+    def remove_from_ranks(self) -> None:
         """Remove the breakpoints in the source from the ranks, until `arm` sets them again."""
         for rank, hand in self._standing.hands.items():
-            if self._standing.runs(rank):
-                hand.arm([])
+            if self._standing.is_running(rank):
+                hand.replace_breakpoints([])
 
     def show(self) -> Answer:
         """Return all breakpoints and watchpoints."""
@@ -92,7 +92,7 @@ class Stops:
             raise UsageError("give the breakpoint and how many visits: ignore 1 5")
         made = self.breakpoints.ignore(number, int(count), self.reached)
         if made.point is not None and not self._standing.replica.over:
-            self.arm()
+            self.set_in_ranks()
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def watch(self, expression: str, ranks: Sequence[int]) -> Answer:
@@ -107,7 +107,7 @@ class Stops:
             made.append(self.breakpoints.number())
             self.watches[made[-1]] = rank, number, expression
             with suppress(DebuggerError):  # a gdb without Python: it is watched in this replay only
-                self.watched[made[-1]] = rank, watched(self._standing, rank, expression, level)
+                self.watched[made[-1]] = rank, locate_watched(self._standing, rank, expression, level)
         return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
     def delete(self, text: str) -> Answer:
@@ -119,7 +119,7 @@ class Stops:
         for number in watched:
             rank, known, _ = self.watches.pop(number)
             self.watched.pop(number, None)
-            if rank in self._standing.hands and self._standing.runs(rank):
+            if rank in self._standing.hands and self._standing.is_running(rank):
                 self._standing.hands[rank].unwatch(known)
         rest = [word for word in words if not (word.isdigit() and int(word) in watched)]
         if everything and (self.breakpoints.all or not watched):
@@ -127,7 +127,7 @@ class Stops:
         elif rest and not everything:
             self.breakpoints.delete(" ".join(rest))
         if not self._standing.replica.over:
-            self.arm()
+            self.set_in_ranks()
         return self.show()
 
     def reached(self, event: EventId) -> bool:
@@ -169,7 +169,7 @@ class Stops:
         """
         for number, (rank, one) in kept.items():
             with suppress(DebuggerError):
-                level = level_of(self._standing, rank, one)
+                level = find_frame_level(self._standing, rank, one)
                 if number not in self.watches and level is not None:
                     self.watches[number] = rank, self._standing.hand(rank).watch(one.text, level), one.text
                 self.watched[number] = rank, one

@@ -203,7 +203,9 @@ class DirectiveMarker(LoopConstructs):
     def render_remapping(
         self, directive: syntax.Redistribute | syntax.Realign, offset: int, directive_text: str
     ) -> str:
-        """Return the C calls that report a `redistribute` or `realign` to the runtime, one for each of its arrays."""
+        """Return C calls that report a `redistribute` or `realign` to the runtime, one call for each array of the
+        directive.
+        """
         found: list[str] = []
         for array in directive.arrays:
             variable = self.unit.resolve_variable(array, offset)
@@ -226,8 +228,8 @@ class DirectiveMarker(LoopConstructs):
         return " ".join(found)
 
     def mark_region(self, directive: syntax.Region, statement: Node | None, directive_text: str) -> None:
-        """Insert calls at the begin and end of the statement after a `region` directive. The first ones also report the
-        data that the region uses: what its clauses name, then all other arrays and written variables.
+        """Insert calls at the begin and end of the statement after a `region` directive. The first calls also report
+        the data that the region uses: the variables in its clauses, then all other arrays and written variables.
         """
         node = self.require_statement(directive, statement, "region")
         number = self.unit.texted("region", directive, directive_text)

@@ -347,8 +347,8 @@ class ArrayMarker:
         return text + self.render_alignment_calls(variable, number, construct)
 
     def render_heap_block(self, target: Node, variable: Variable | None, allocation_call: Node) -> str:
-        """Return C code that registers a block of heap memory under the name of its pointer. `target`: the pointer, as
-        the left side of the assignment. "" if it is no pointer, or if evaluating it twice could have an effect.
+        """Return C code that registers a block of heap memory under the name of its pointer. "" if the variable is no
+        pointer, or if evaluating its name twice could have an effect. `target`: the left side of the assignment.
         """
         name = self.tree.source(target)
         if variable is not None and not variable.pointer:
@@ -360,7 +360,9 @@ class ArrayMarker:
         if number is None:
             number = self.blocks[name] = self.shared.texts.add_variable(name, place.file, place.line, "array")
         if "sizeof" not in self.tree.source(allocation_call):  # the type may be one that this file does not know
-            return render_call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
+            return render_call(
+                "name_heap_block", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0"
+            )
         rank = variable.rank if variable is not None else 1
         extents = long_array(
             [
@@ -372,7 +374,9 @@ class ArrayMarker:
             ]
         )
         pointer = f"WEFT_POINTER({name})"  # an element or a component may also get a plain number from the call
-        return render_call("heap", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents)
+        return render_call(
+            "name_heap_block", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents
+        )
 
 
 UNSAFE: Final = frozenset(("call_expression", "update_expression", "assignment_expression"))

@@ -77,8 +77,8 @@ TYPES: Final = {
 
 
 def source_prologue(source_text: str, cplusplus: bool) -> str:
-    """Return the declarations to put before a C source: those of Weft's runtime, and those of the library functions
-    that the inserted calls need.
+    """Return the declarations to put before a C source: Weft's runtime, and the library functions that the inserted
+    calls need.
     """
     if not cplusplus:
         return (

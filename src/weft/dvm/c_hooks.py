@@ -60,8 +60,8 @@ class HookedVariables:
         ]
 
     def find_clause_variables(self) -> set[Variable]:
-        """Return the variables that clauses of the source's parallel loops, regions and task regions name, and those
-        that `actual` and `get_actual` name.
+        """Return the variables that appear in clauses of the source's parallel loops, regions and task regions, or in
+        `actual` and `get_actual`.
         """
         found: set[Variable] = set()
         for begin, end, directive, _ in self.source.directives:
@@ -92,8 +92,8 @@ class HookedVariables:
 
     @cached_property
     def variables_written_or_named(self) -> set[Variable]:
-        """Return the variables that the statements of parallel loops, regions and task regions write, and those that
-        their clauses name. Variables that such a statement declares itself are left out.
+        """Return the variables that the statements of parallel loops, regions and task regions write, and the variables
+        in their clauses. Variables that such a statement declares itself are left out.
         """
         found = self.find_clause_variables()
         for node in self.find_construct_statements():
@@ -183,7 +183,7 @@ class HookedVariables:
             if variable.outside:
                 continue
             if variable in self.variables_used_by_regions and not variable.parameter and not variable.static:
-                text += " " + render_call("begins", data_address(variable))
+                text += " " + render_call("begin_variable", data_address(variable))
             if variable.parameter:
                 function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
                 body = function.child_by_field_name("body")
@@ -249,7 +249,7 @@ class HookedVariables:
         kind = c_calls.reduction_type(variable)
         clear = render_call("clear", data_address(variable), data_bytes(variable))
         if variable in self.variables_used_by_regions:
-            begins = render_call("begins", data_address(variable))
+            begins = render_call("begin_variable", data_address(variable))
             text = f"{self.render_naming_call(variable)} {begins} if ({kind}) {clear}"
         else:
             text = f"if ({kind}) {{ {self.render_naming_call(variable)} {clear} }}"

@@ -39,8 +39,8 @@ def wrap_in_io_calls(calls: Sequence[str]) -> str:
 def resolve_derived(
     unit: SourceUnit, derived: Derived, position: syntax.Position, offset: int
 ) -> tuple[tuple[int, str], int, str]:
-    """Return what a `derived` distribution refers to, as three parts: the target array as (its data id, the C text of
-    its address); which dimension of the target has the dummy index, from 0; the dummy's name.
+    """Return three things about a `derived` distribution: its target array, as (data id, C text of the address); the
+    number of the target's dimension that has the dummy index, from 0; the dummy's name.
     """
     target = unit.resolve_distributed(whole_target(derived, position), offset, "derived")
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]

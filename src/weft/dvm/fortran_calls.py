@@ -151,7 +151,9 @@ def named_group(action: str) -> str:
 
 
 def collect_namelist_groups(unit: ProgramUnit) -> dict[str, list[str]]:
-    """Return the NAMELIST groups of a unit and of its hosts: group name -> names of its variables."""
+    """Return the NAMELIST groups of a unit and of the units that contain it: the names of the variables by the name of
+    the group.
+    """
     held: dict[str, list[str]] = collect_namelist_groups(unit.parent) if unit.parent else {}
     for one in unit.statements(0, len(unit.items)):
         if one.code.startswith("namelist/"):

@@ -97,7 +97,7 @@ class DirectiveCalls(LoopDirectives):
         self.here(sentinel, *calls, "call weft_check_region_start()")
 
     def render_transfer_report(self, call_kind: int, construct_id: int, reference: Reference) -> str:
-        """Return a Fortran call that reports a variable, or a section of it, as copied between host and devices.
+        """Return a Fortran call that reports a copy of a variable, or of a section of it, between host and devices.
         `call_kind`: the kind of copy, a number of the runtime.
         """
         low: list[str] = []

@@ -202,8 +202,8 @@ class LoopDirectives:
         return found is None or not (found[1].array or found[1].pointer)
 
     def render_mapped_array(self, call_kind: int, group_id: int, reference: Reference) -> str:
-        """Return a Fortran call that reports how an array's subscripts depend on the loop's indices. `call_kind`: what
-        the array is reported for, a number of the runtime.
+        """Return a Fortran call that reports how an array's subscripts depend on the loop's indices. `call_kind`: the
+        purpose of the report, a number of the runtime.
         """
         if reference.subscripts is None:
             rank = self.marks.resolve_symbol(reference.name, reference.place)[1].rank or 1

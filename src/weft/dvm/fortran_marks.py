@@ -207,8 +207,8 @@ class UnitMarks(UnitMappings):
                 yield f"call weft_check_clear({symbol.name})"
 
     def render_module_array_calls(self, module: ProgramUnit) -> Iterator[str]:
-        """Yield the Fortran calls that register static arrays of a module. These are the arrays that the unit mentions,
-        and those that the mapping of such arrays needs.
+        """Yield the Fortran calls that register static arrays of a module: arrays that the unit mentions, and arrays
+        with which these are aligned.
         """
         needed = {mapping.name for mapping in self.find_needed_mappings(module).values()}
         wanted = needed | find_mentioned_names(self.unit) if self.has_directives else needed

@@ -104,8 +104,8 @@ class ArrayMappings:
     def _add_declaration(
         self, unit: ProgramUnit, sentinel: Sentinel, directive: syntax.Declare, texts: SourceMap
     ) -> None:
-        """Add what a declaring directive says to the mappings of its unit: templates, distributions, alignments, shadow
-        edges, task arrays.
+        """Add the templates, distributions, alignments, shadow edges and task arrays of a declaring directive to the
+        mappings of its unit.
         """
         traits = {
             attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)

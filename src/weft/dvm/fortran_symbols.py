@@ -91,9 +91,7 @@ def _read_entity(unit: ProgramUnit, entity: str, position: Position) -> tuple[Fo
 
 
 def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
-    """Enter what one specification statement says about names into the unit: types, attributes, constants, and names
-    imported by USE.
-    """
+    """Enter the types, attributes, constants and imported names of one specification statement into the unit."""
     code, place = statement.code, statement.place
     if code.startswith("use") and (matched := re.match(r"use(?:,[a-z]+::|::)?([a-z]\w*)", code)):
         unit.uses.append(matched[1])

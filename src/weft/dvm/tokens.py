@@ -170,8 +170,8 @@ class TokenCursor:
     # --- expressions ----------------------------------------------------------------------------------------------
 
     def take_until(self, stop_texts: frozenset[str]) -> list[Token]:
-        """Return the tokens before the next stop, and move to it. A stop is one of `stop_texts` or a closing bracket.
-        What stands within brackets that open after the cursor is no stop.
+        """Return the tokens before the next stop, and move to it. A stop is one of `stop_texts` or a closing bracket,
+        but not within brackets that open after the cursor.
         """
         taken: list[Token] = []
         open_brackets: list[str] = []

@@ -108,7 +108,7 @@ class RunEnd:
         groups: dict[str, list[int]] = {}
         for index in sorted(behind):
             event = self.standstill.open_calls[index][0]
-            groups.setdefault(describe.call_words(event) + describe.at_place(event), []).append(index)
+            groups.setdefault(describe.call_words(event) + describe.site_suffix(event), []).append(index)
         parts: list[str] = []
         for call, ranks in list(groups.items())[:MAX_WAITS]:
             verb = one if len(ranks) == 1 else many

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.base.words import listed, printable, short_function
 from weft.endings.end_causes import End, How, find_callers_of_user_site, find_own_finalize, find_user_site
-from weft.terms.describe import at_place, call_words, task_suffix
+from weft.terms.describe import call_words, site_suffix, task_suffix
 from weft.terms.library_code import is_library_code
 from weft.trace import Ending, EndingKind, Event, ExitKind
 from weft.trace.sites import CallSite
@@ -113,10 +113,10 @@ def _describe_mpi_error(end: End) -> str:
         return f"was ended by MPI inside {end.ending.name}{where}, called before MPI was initialised"
     last = find_own_finalize(end.rank)
     if last is not None and last.error:
-        return f"came to an error in {call_words(last)}{at_place(last)} (class {last.error})"
+        return f"came to an error in {call_words(last)}{site_suffix(last)} (class {last.error})"
     inside = end.open_calls[:1]
     said = first_line(extract_error_reason(end.rank.definitions.ended or ""))
-    at_call = f" inside {call_words(inside[0])}{at_place(inside[0])}" if inside else ""
+    at_call = f" inside {call_words(inside[0])}{site_suffix(inside[0])}" if inside else ""
     return f"was ended by MPI{at_call}" + (f": {said}" if said else "")
 
 
@@ -197,7 +197,7 @@ def _describe_end_of_record(end: End) -> str:
 
 
 def _describe_calls(events: list[Event]) -> str:
-    return " in " + listed([call_words(e) + at_place(e) + task_suffix(e) for e in events])
+    return " in " + listed([call_words(e) + site_suffix(e) + task_suffix(e) for e in events])
 
 
 def _describe_last_call(end: End) -> str:
@@ -206,7 +206,7 @@ def _describe_last_call(end: End) -> str:
     if not before:
         return ""
     last = end.rank.event(before - 1)
-    return f", after {call_words(last)}{at_place(last)}"
+    return f", after {call_words(last)}{site_suffix(last)}"
 
 
 _WORDS: Final[Mapping[How, Callable[[End], str]]] = {

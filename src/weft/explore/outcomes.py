@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePath
+from typing import Final
 
 from weft.base.event_id import EventId, Forced
 from weft.base.lazy import dataclass
@@ -14,6 +15,8 @@ from weft.races import Races
 from weft.replay.ready import RequestOperations, find_completing_calls
 from weft.terms import describe
 from weft.trace import Trace
+
+MOST_OPERATIONS: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -64,8 +67,9 @@ class Race:
 
 
 def iterate_races(outcome: Outcome) -> Iterator[Race]:
-    """Yield each race of an outcome: its wildcard, the sender whose message came, and the senders that could have
-    come first."""
+    """Yield each race of an outcome: its wildcard receive or probe, the sender whose message came, and the other
+    senders whose messages could have come first.
+    """
     found, sends = outcome.match, outcome.match.sends
     for k in range(len(outcome.races)):
         posts, row = found.probes if outcome.races.probe[k] else found.recvs, int(outcome.races.row[k])
@@ -75,8 +79,8 @@ def iterate_races(outcome: Outcome) -> Iterator[Race]:
 
 
 def iterate_variants(outcome: Outcome) -> Iterator[Variant]:
-    """Yield the variants of an outcome: one for each other sender at a race, and one for each other request that a
-    completing call could have completed.
+    """Yield the variants of an outcome, which differ from it by one choice: another sender at a race, or another
+    request that a call such as MPI_Waitany could have completed.
     """
     for race in iterate_races(outcome):
         yield from (race.variant(outcome, sender) for sender in race.others)
@@ -86,6 +90,23 @@ def iterate_variants(outcome: Outcome) -> Iterator[Variant]:
             event = EventId(rank.index, call.event)
             for index in requests.find_other_requests(rank.index, call)[0]:
                 yield Variant(outcome.number, Forced(event, request=index), describe_call_site(trace, event))
+
+
+def find_varying_completion(trace: Trace, match: Match, order: Order) -> EventId | None:
+    """Return the first call of a run that could have completed another one of its requests, such as an MPI_Waitany
+    whose other message was under way; None if there is none.
+
+    Ranks with more than MOST_OPERATIONS sends and receives are not looked at.
+    """
+    requests = RequestOperations(trace, match, order)
+    for rank in trace.ranks:
+        parts = [posts.of_rank(rank.index) for posts in (match.sends, match.recvs)]
+        if sum(part.stop - part.start for part in parts) > MOST_OPERATIONS:
+            continue
+        for call in find_completing_calls(rank):
+            if requests.find_other_requests(rank.index, call)[0]:
+                return EventId(rank.index, call.event)
+    return None
 
 
 def count_undetermined_requests(outcome: Outcome) -> int:

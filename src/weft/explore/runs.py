@@ -85,8 +85,8 @@ class ReplayRuns:
         self._scratch.cleanup()
 
     def replay_record_twice(self, trace: Trace) -> Result:
-        """Replay the record itself twice, and return its result with the output of the first replay. WeftError if it
-        cannot be replayed.
+        """Replay the record itself twice, and return its result, with the output of the first replay. `steady` then
+        says whether both printed the same. WeftError if the record cannot be replayed.
         """
         assert self._scratch is not None
         printed = []
@@ -111,7 +111,7 @@ class ReplayRuns:
         self._start_replay(variant, parent.trace.path, out, "--force", str(variant.forced))
 
     def wait_for_variant(self) -> VariantResult:
-        """Wait until some started variant has ended, and return its result."""
+        """Wait until some started variant has ended, and return its result. A run that is no outcome is deleted."""
         (variant, out), number, status = self._wait_for_replay()
         assert variant is not None
         want, replayed = self._wants.pop(variant), _read_replay_facts(out)
@@ -128,7 +128,7 @@ class ReplayRuns:
         return VariantResult(variant, cut=cut)
 
     def _store_outcome(self, out: Path, number: int, status: int, ended: str = "") -> Trace:
-        """Return the record of a run that is an outcome, after storing its result."""
+        """Store the result of a run that came to an outcome, and return the run's record."""
         trace = weft.open(out)
         ended = _recorded_ending(trace) if _recorded_ending(trace) == "deadlock" else ended or _recorded_ending(trace)
         self.results[out] = Result(
@@ -166,7 +166,7 @@ class ReplayRuns:
         self._warm.stdin.flush()
 
     def _wait_for_replay(self) -> tuple[tuple[Variant | None, Path], int, int]:
-        """Wait for a replay to end; return (its variant, its path), its number and its exit status."""
+        """Wait for a replay to end, and return ((its variant, the path of its run), its number, its exit status)."""
         assert self._warm is not None
         assert self._warm.stdout is not None
         line = self._warm.stdout.readline()
@@ -248,7 +248,7 @@ def _sorted_lines(text: str) -> list[str]:
 
 
 def _first_message_of_replay(error_output: str) -> str:
-    """Return Weft's own first message in the error output of a replay, which has the output of the ranks, too; empty if
+    """Return Weft's own first message in the error output of a replay, which also has the output of the ranks. "" if
     there is none.
     """
     lines = [line.removeprefix("weft: ") for line in error_output.splitlines() if line.startswith("weft: ")]
@@ -277,7 +277,7 @@ def _recorded_ending(trace: Trace) -> str:
 
 
 def _count_findings(trace: Trace) -> Counter[tuple[str, str]]:
-    """Return how often the analyses found each (kind, sentence) in a run: errors and warnings but for races."""
+    """Return how often the analyses found each (kind, sentence) in a run. Notes and message races are left out."""
     return Counter(
         (one.kind, one.message) for one in analyse(trace)
         if one.severity != "note" and one.kind != "message-race"

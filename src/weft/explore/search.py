@@ -129,7 +129,9 @@ class Search:
         heapq.heappush(self._queue, ((*key, self._pushed), variant))
 
     def run_variants(self) -> Iterator[tuple[Variant, Outcome | None]]:
-        """Run all variants that are left, and yield (variant, its new outcome) for each; None if it gave no new one."""
+        """Run all variants that are left, several at a time, and yield (variant, its new outcome) for each that has
+        ended. The outcome is None if the variant gave no new one.
+        """
         running: dict[Variant, Wanted] = {}
         while True:
             while len(running) < self.machine.jobs and not self.stopped:
@@ -144,8 +146,8 @@ class Search:
             yield came.variant, self._add_result(came, running.pop(came.variant))
 
     def _add_result(self, result: VariantResult, expected: Wanted) -> Outcome | None:
-        """Add the result of a variant, and return its outcome (None if it gave no new one). Searches that wait for it
-        continue from there.
+        """Add the result of a variant, and return its outcome; None if it gave no new one. Searches for an extreme
+        order that wait for this variant continue from its outcome.
         """
         variant = result.variant
         outcome = self.add_run(result.trace, variant) if result.trace is not None else None
@@ -162,8 +164,8 @@ class Search:
         return outcome
 
     def _next_variant(self, running_choices: Collection[Wanted]) -> _Candidate | None:
-        """Return the next variant to run; alternately one towards an extreme order and the first of the queue. None if
-        there is none now.
+        """Return the next variant to run, or None if there is none now. The variant comes alternately from a search for
+        an extreme order and from the queue.
         """
         self._turn = not self._turn
         if self._turn:
@@ -188,8 +190,8 @@ class Search:
         return None
 
     def _next_in_queue(self, running_choices: Collection[Wanted] = ()) -> _Candidate | None:
-        """Return the first variant in the queue whose choices no run has, and no running one may turn out to have; None
-        if there is none.
+        """Return the first variant in the queue whose choices no run has made. Variants whose choices a run under way
+        may turn out to make stay in the queue, others that are known are dropped. None if there is none.
         """
         later = []
         found = None
@@ -207,8 +209,8 @@ class Search:
     def _examine_variant(
         self, variant: Variant, running_choices: Collection[Wanted]
     ) -> _Candidate | Outcome | _SkipReason:
-        """Return a variant with its expected choices if it is to be run; else the outcome that has them already, or why
-        it is not to be run.
+        """Return the variant with its expected choices, if it is to be run. Else return the outcome that has these
+        choices already, or the reason why it is not to be run now or ever.
         """
         if variant in self._tried:
             return _SkipReason.EVER

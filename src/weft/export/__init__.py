@@ -45,8 +45,8 @@ def write(
 ) -> list[ExportCount]:
     """Export a run to `out`, and return how many calls, messages and so on were written.
 
-    `format_name`: a key of FORMATS. `progress` is called with the share of the calls that is written. Raises UsageError
-    if `out` exists, if the run has no calls, or if a package is missing.
+    `format_name`: a key of FORMATS; `progress`: called with the share of the calls written so far. Raises UsageError if
+    `out` exists, if the run has no calls, or if a package is missing.
     """
     # The command line asks here for the formats, to print its help.
     from weft.export.output import stage_output
@@ -57,15 +57,15 @@ def write(
     for package in FORMATS[format_name].needs:
         _require_package(package, format_name)
     writing = importlib.import_module(f"{__name__}.{format_name}.writing")
-    with stage_output(out) as staging, _report_progress(trace, progress):
+    with stage_output(out) as staging, _reporting_progress(trace, progress):
         told: list[ExportCount] = writing.write(trace, staging)
     return told
 
 
 @contextmanager
-def _report_progress(trace: Trace, progress: Callable[[float], None] | None) -> Iterator[None]:
-    """Context in which an export calls `progress` with the share of the run's calls that is written; without `progress`
-    nothing is called.
+def _reporting_progress(trace: Trace, progress: Callable[[float], None] | None) -> Iterator[None]:
+    """Within this context, an export calls `progress` after each block with the share of the run's calls written so
+    far. With None nothing is called.
     """
     if progress is None:
         yield
@@ -88,7 +88,7 @@ def _report_progress(trace: Trace, progress: Callable[[float], None] | None) -> 
 
 
 def _require_package(package: str, format_name: str) -> None:
-    """Import a package. Raises UsageError with the remedy if it is missing."""
+    """Import a package that an export needs. UsageError says how to install it if it is missing."""
     try:
         importlib.import_module(package)
     except ImportError as error:

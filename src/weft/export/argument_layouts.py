@@ -79,7 +79,9 @@ class ArgumentLayouts:
         return parameter.place != "none" and (self._json or parameter.place not in _TEXT_SKIPS)
 
     def _make_argument_layout(self, function: Function, parameter: Parameter) -> tuple[int, ...]:
-        """Return how a parameter is stored and written, as the row of numbers that the C kernel reads."""
+        """Return where the record stores an argument, and how it is written, as the row of numbers that the C kernel
+        reads.
+        """
         names = [q.name for q in function.tail_in], [q.name for q in function.tail_out]
         entry = names[0].index(parameter.name) if parameter.name in names[0] else -1
         leave = names[1].index(parameter.name) + len(names[0]) if parameter.name in names[1] else -1
@@ -114,7 +116,9 @@ def _type_code(parameter: Parameter) -> int:
 
 
 def _make_function_bits(function: Function, steps: int, parts: int) -> int:
-    """Return a function's bit mask for the C kernel; UNUSUAL if Python is to write its calls."""
+    """Return facts about a function for the C kernel, as a mask of `How`. UNUSUAL means that Python writes its
+    calls.
+    """
     slots = [p for p in function.parameters if p.place not in ("none", "tail")]
     odd = any(p.place == "status" and p.type != "status" for p in slots)
     odd |= any(p.place not in ("status",) and p.type == "status" for p in slots)
@@ -148,8 +152,8 @@ def _object_name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: 
 
 
 def _find_named_objects(rank: Rank, object_class: str) -> set[int]:
-    """Return the ids of the rank's objects of a class (such as `COMM`) that have a name of their own. The names of all
-    others are made of class and number.
+    """Return the ids of a rank's objects of one class (such as `COMM`) that have a name of their own. Other objects are
+    shown by class and number.
     """
     ids = {0, *rank.trace.functions.objects.get(object_class, {})}
     if object_class == "COMM":

@@ -1,4 +1,4 @@
-"""Calls as Arrow tables, for dataframes, Parquet and CSV, with the columns of an export to Parquet."""
+"""Calls as Arrow tables, for dataframes and Parquet, with the columns of an export to Parquet."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _import_arrow() -> Any:
 
 
 def iterate_tables(trace: Trace, calls: Iterable[CallRows]) -> Iterator[Any]:
-    """Yield calls as pyarrow.Table objects of some hundred thousand rows each, in the given order."""
+    """Yield calls in the given order as pyarrow.Table objects, each of some hundred thousand rows."""
     pa = _import_arrow()
     # It imports pyarrow.
-    from weft.export.parquet.calls import SCHEMA, call_columns
+    from weft.export.parquet.calls import SCHEMA, arrow_call_columns
 
     run = run_extent(trace)
     for rows in calls:
-        blocks = (call_columns(Block(part.rank, part.index, run)) for part in rows.parts)
+        blocks = (arrow_call_columns(Block(part.rank, part.index, run)) for part in rows.parts)
         batches = [pa.record_batch([block[name] for name in SCHEMA.names], schema=SCHEMA) for block in blocks]
         yield pa.Table.from_batches(batches, SCHEMA).unify_dictionaries().combine_chunks().take(rows.order)
 
@@ -50,8 +50,8 @@ def to_arrow(trace: Trace, query: str = "") -> Any:
 
 
 def to_pandas(trace: Trace, query: str = "") -> Any:
-    """Return the calls that fit a filter as a pandas.DataFrame; columns with missing numbers have pandas' nullable
-    types.
+    """Return the calls that fit a filter as one pandas.DataFrame. Columns in which numbers may be missing have pandas'
+    nullable types.
 
     Raises UsageError if pandas or pyarrow is missing, or if the filter is invalid.
     """
@@ -75,7 +75,7 @@ class _PositionedStream:
         self._to, self._at, self.closed = to, 0, False
 
     def write(self, data: Any) -> int:
-        """Write bytes to the stream, count them for its position, and return their number."""
+        """Write bytes to the stream and add their number to the position. Return the number."""
         self._to.write(data)
         self._at += len(data)
         return len(data)
@@ -100,28 +100,3 @@ def write_parquet(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) ->
     with pq.ParquetWriter(pa.PythonFile(_PositionedStream(stream), mode="w"), SCHEMA, compression="zstd") as writer:
         for table in iterate_tables(trace, calls):
             writer.write_table(table)
-
-
-def write_csv(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) -> None:
-    """Write calls as CSV with a line of column names; arguments that a call does not have are empty."""
-    _import_arrow()
-    # Only now it is known to be there.
-    import pyarrow.csv as arrow_csv
-
-    from weft.export.parquet.calls import SCHEMA
-
-    stream.write((",".join(f'"{name}"' for name in SCHEMA.names) + "\n").encode())
-    options = arrow_csv.WriteOptions(include_header=False)
-    for table in iterate_tables(trace, calls):
-        plain = table.cast(_without_dictionaries(SCHEMA))
-        arrow_csv.write_csv(plain, _PositionedStream(stream), write_options=options)
-
-
-def _without_dictionaries(schema: Any) -> Any:
-    """Return an Arrow schema with text columns in place of dictionary columns, which CSV does not have."""
-    # Who calls has asked for it.
-    import pyarrow as pa
-
-    return pa.schema(
-        [(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type) for field in schema]
-    )

@@ -34,7 +34,9 @@ def encode_ids(values: NDArray[Any]) -> tuple[list[int], Ints]:
 def make_function_table(
     functions: FunctionTable, compute_value: Callable[[Function], object], dtype: Any
 ) -> NDArray[Any]:
-    """Return an array that has `compute_value(function)` at the index of each function's id, and 0 for unknown ids."""
+    """Return an array to look up a value by function id: `compute_value(function)` at the index of the id, 0 for
+    unknown ids.
+    """
     table = np.zeros(MAX_ID + 1, dtype)
     for function in functions:
         table[function.id] = compute_value(function)
@@ -91,7 +93,7 @@ class Block:
 
     @cached_property
     def thread(self) -> NDArray[np.int32]:
-        """Return for each call the index, in rank.threads, of the thread that made the call."""
+        """Return, for each call of the block, which thread made it, as an index in rank.threads."""
         if len(self.rank.threads) < 2:
             return np.zeros(len(self), np.int32)
         return self.rank.event_threads[self.index]
@@ -103,8 +105,8 @@ class Block:
 
     @cached_property
     def leave(self) -> Ints:
-        """Return the return time of each call, in ns. For a call that never returned it is the begin of the thread's
-        next call, or else the run's last moment.
+        """Return the time in ns at which each call returned. A call that never returned is taken to last until the
+        thread's next call, or else until the end of the run.
         """
         leave = self.rank.axis.ns_array(self.events["enter"] + decode_durations(self.events["duration"]))
         for place in np.flatnonzero(self.open).tolist():
@@ -126,15 +128,17 @@ class Block:
 
     @cached_property
     def peer(self) -> NDArray[np.int32]:
-        """Return the peer of each call: a rank, or a negative number for a special value such as ANY_SOURCE."""
+        """Return the peer that each call names: a rank of its communicator, or a negative number for a special value
+        such as ANY_SOURCE.
+        """
         peer: NDArray[np.int32] = self.events["peer"].copy()
         peer[peer < RANK_INVALID_BASE] -= RANK_INVALID_BASE
         return peer
 
     @cached_property
     def failed_polls(self) -> Mask:
-        """Return a mask of the events that stand for failed polls (such as MPI_Test without a result); their count is
-        the number of polls.
+        """Return a mask of the events that stand for failed polls, such as calls of MPI_Test without a result. Their
+        count is the number of polls.
         """
         polls = slot_tables(self.rank.trace.functions).poll[self.function]
         failed: Mask = polls & ~self.open & ((self.events["flags"] & Flag.TRUE) == 0) & (self.count > 0)
@@ -157,7 +161,9 @@ class Block:
 
     @cached_property
     def peer_rank(self) -> NDArray[np.int32]:
-        """Return the peer of each call as index of a rank of the run; -1 if the communicator does not name the peer."""
+        """Return the peer of each call as a rank index of the run; -1 if the call has none or its communicator does not
+        show it.
+        """
         found = np.full(len(self), -1, np.int32)
         for id in sorted_distinct(self.comm).tolist():
             comm = self.rank.comm(id) if id else None
@@ -193,7 +199,9 @@ progress_callback: Final[ContextVar[Callable[[int], None] | None]] = ContextVar(
 
 
 def read_blocks(rank: Rank, run: Extent) -> Iterator[Block]:
-    """Yield the events of a rank in blocks of at most BLOCK, and report progress after each."""
+    """Yield the events of a rank in blocks of at most BLOCK events. After each block, the number of its events is
+    reported as progress.
+    """
     tell = progress_callback.get()
     for start in range(0, len(rank.events), BLOCK):
         block = Block(rank, np.arange(start, min(start + BLOCK, len(rank.events))), run)

@@ -68,7 +68,7 @@ class CallLineWriter:
         self._buffer = np.empty(_ROOM, np.uint8)
 
     def render_lines(self, calls: CallRows) -> Iterator[bytes]:
-        """Yield the lines of some calls in UTF-8, many lines at a time."""
+        """Yield the text lines of some calls as UTF-8; each item has many lines."""
         columns = self._make_input_columns(calls)
         given = self._make_kernel_input(columns)
         done, end = 0, len(calls)
@@ -91,7 +91,9 @@ class CallLineWriter:
     # Columns
 
     def _make_input_columns(self, calls: CallRows) -> dict[str, NDArray[Any]]:
-        """Return, by name, the columns that the C kernel reads of some calls, in the order of the calls."""
+        """Return the facts of some calls that the C kernel needs beside the records, as columns by name, in the order
+        of the calls.
+        """
         parts = calls.parts
         for part in parts:
             self._prepare_rank(part.rank)
@@ -112,8 +114,8 @@ class CallLineWriter:
     def _number_texts(
         self, text_kind: str, rank: Rank, ids: NDArray[Any], render_text: Callable[[int], str]
     ) -> NDArray[np.uint32]:
-        """Return for each id the number of its text in the kernel's table of texts. `render_text` makes the text of an
-        id; `text_kind` says which kind of text it is.
+        """Return, for each id, the number of its text in the table of texts that the C kernel reads. A text that is new
+        is made by `render_text` and added. `text_kind`: the table, such as "tasks" or "comms".
         """
         different = sorted_distinct(ids)
         table = np.empty(len(different), np.uint32)
@@ -135,7 +137,9 @@ class CallLineWriter:
         return self._table.align_cell("where", escaped(site.text))
 
     def _make_task_column(self, calls: RankCalls) -> NDArray[np.uint32]:
-        """Return for each call the number of the text that names the task which made the call."""
+        """Return, for each call, the number of a text in the C kernel's table. The text names the task that made the
+        call.
+        """
         tasks = calls.rank.tasks
         ids = tasks.ids[calls.index] if tasks is not None else np.zeros(len(calls.index), np.int64)
         return self._number_texts(
@@ -148,8 +152,8 @@ class CallLineWriter:
         return self._table.align_cell("task", escaped(task_text(task))) if self._trace.has_tasks else ""
 
     def _make_comm_column(self, calls: RankCalls) -> NDArray[np.uint32]:
-        """Return for each call the number of the text that names its communicator, also that of its window or file. For
-        output as text all are 0, as text does not need them.
+        """Return, for each call, the number of a text in the C kernel's table. The text names the communicator of the
+        call, or of its window or file. For output as text all numbers are 0, as it does not need them.
         """
         if self._table is not None:
             return np.zeros(len(calls.index), np.uint32)
@@ -163,8 +167,8 @@ class CallLineWriter:
     # What C gets
 
     def _prepare_rank(self, rank: Rank) -> None:
-        """Make the structure from which the C kernel reads a rank's calls and the names of its objects, unless it is
-        made already.
+        """Make the structures from which the C kernel reads a rank's calls and the names of its objects. Nothing
+        happens if they exist already.
         """
         if rank.index in self._kept:
             return
@@ -181,7 +185,7 @@ class CallLineWriter:
         self._kept[rank.index] = of_rank, tails
 
     def _make_kernel_input(self, columns: dict[str, NDArray[np.generic]]) -> RowsInput:
-        """Return the input structure of the C kernel for some calls."""
+        """Return the C kernel's input structure for some calls. `columns`: as from _make_input_columns."""
         programs, table = self._programs, self._table
         given: dict[str, Any] = {name: words.table().structure for name, words in self._texts.items()} | columns
         given |= {f"{head}_width": table.widths[head] if table else 0 for head in ("time", "rank", "event", "took")}

@@ -31,8 +31,8 @@ class ExportCount(NamedTuple):
 
 @contextmanager
 def stage_output(out: Path) -> Iterator[Path]:
-    """Context that yields a path beside `out` to write to. The path is renamed to `out` at the end, and removed after
-    an error. Raises UsageError if `out` exists.
+    """Within this context, write an output to the yielded path beside `out`. At the end it is renamed to `out`; after
+    an error it is removed. Raises UsageError if `out` exists.
     """
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out} exists: remove it, or name another place with -o")
@@ -59,7 +59,9 @@ class FileColumns:
         self._folder = folder
 
     def allocate(self, length: int, kind: Any) -> NDArray[Any]:
-        """Return a column of `length` zeros of the dtype `kind`."""
+        """Return a new column of `length` zeros, of the dtype `kind`. A large one lies in a temporary file instead of
+        memory.
+        """
         dtype = np.dtype(kind)
         size = length * dtype.itemsize
         if size <= IN_MEMORY:

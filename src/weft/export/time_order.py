@@ -70,7 +70,7 @@ class _Queue:
         return self.read >= len(self.rank.events)
 
     def read_ahead(self) -> None:
-        """Read events until at least `step` calls that fit the filter are in the queue, or all are read."""
+        """Read the rank's events until at least `step` fitting calls are in the queue, or none are left to read."""
         while self.held < self.step and not self.is_exhausted:
             part = slice(self.read, self.read + self.step)
             mask = self.wanted.mask(self.rank, part.start, part.stop)
@@ -90,11 +90,11 @@ class _Queue:
         """Return the key of the last call that was read."""
         return int(self.blocks[-1][0][-1])
 
-    def take_before(self, end_time: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:
-        """Remove the calls before a time from the queue, and return (their keys, the calls); None if there are no such
-        calls.
+    def take_calls_before(self, end_time: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:
+        """Remove the calls before a time from the queue, and return (their sort keys, the calls); None if there are
+        none.
 
-        `end_time`: None removes all calls. `with_equal`: also the calls at this very time.
+        `end_time`: in ns, None removes all calls; `with_equal`: also remove calls at this very time.
         """
         columns = [np.concatenate(column) for column in zip(*self.blocks, strict=True)]
         side: str = "right" if with_equal else "left"
@@ -106,8 +106,8 @@ class _Queue:
 
 
 def read_calls_in_time_order(trace: Trace, call_filter: Filter) -> Iterator[CallRows]:
-    """Yield the calls of all ranks that fit a filter, ordered by the time of their entry. Calls at the same time are in
-    the order of their ranks.
+    """Yield the calls of all ranks that fit a filter, in the order in which they began. Calls that began at the same
+    time are in the order of their ranks.
     """
     ranks = call_filter.ranks(trace)
     step = max(LEAST, AT_ONCE // max(1, len(ranks)))
@@ -121,14 +121,14 @@ def read_calls_in_time_order(trace: Trace, call_filter: Filter) -> Iterator[Call
         # What is read of a rank later comes behind what was read of it: up to there the order is known.
         bounds = [(queue.last_key, queue.rank.index) for queue in queues if not queue.is_exhausted]
         bound, last = min(bounds, default=(None, -1))
-        taken = [queue.take_before(bound, queue.rank.index <= last) for queue in queues]
+        taken = [queue.take_calls_before(bound, queue.rank.index <= last) for queue in queues]
         some = [found for found in taken if found is not None]
         order = np.argsort(np.concatenate([key for key, _ in some]), kind="stable")
         yield CallRows(tuple(part for _, part in some), order)
 
 
 def limit_calls(calls: Iterable[CallRows], first_count: int | None, last_count: int | None) -> Iterator[CallRows]:
-    """Yield only the first `first_count` or the last `last_count` of some calls; None: all."""
+    """Yield the calls, but only the first `first_count` or the last `last_count` of them. None sets no limit."""
     if last_count is not None:
         yield from _take_last_calls(calls, last_count)
         return
@@ -156,7 +156,7 @@ def _take_last_calls(calls: Iterable[CallRows], count: int) -> Iterator[CallRows
 
 
 def iterate_call_ids(calls: CallRows) -> Iterator[tuple[int, int]]:
-    """Return an iterator over the calls as (rank index, event index), in order."""
+    """Return an iterator over the calls as (rank index, event index), in their order."""
     rank = np.repeat([part.rank.index for part in calls.parts], [len(part.index) for part in calls.parts])
     index = np.concatenate([part.index for part in calls.parts])
     return zip(rank[calls.order].tolist(), index[calls.order].tolist(), strict=True)

@@ -19,8 +19,8 @@ class LogPoint(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         self.weft_message, self.weft_condition, self.weft_left = message, condition, count
 
     def stop(self) -> bool:
-        """Print the message if the condition is true and there were enough visits; return false, so that the program
-        goes on.
+        """Print the message if the condition is true and the line was visited often enough. Return False, so that the
+        program continues. gdb calls this at each visit.
         """
         if self.weft_condition:
             try:
@@ -30,12 +30,12 @@ class LogPoint(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
                 pass  # a condition that cannot be computed holds
         self.weft_left -= 1
         if self.weft_left <= 0:
-            text = re.sub(r"\{([^{}]+)\}", lambda found: _value(found.group(1)), self.weft_message)
+            text = re.sub(r"\{([^{}]+)\}", lambda found: _evaluate_as_text(found.group(1)), self.weft_message)
             gdb.write(MARK + json.dumps(text) + "\n")
         return False
 
 
-def _value(expression: str) -> str:
+def _evaluate_as_text(expression: str) -> str:
     """Return the value of an expression as text, or gdb's error in angle brackets."""
     try:
         return str(gdb.parse_and_eval(expression))

@@ -35,8 +35,9 @@ LOG_MARK = "weft-log:"
 
 
 def _clean_stop(stop: dict[str, Any]) -> dict[str, Any]:
-    """Return gdb's report of a stop without the fields that it repeats from earlier stops, at which its Python let the
-    program go on.
+    """Return gdb's report of a stop without the fields that belong to earlier stops. If gdb's Python let the program
+    continue after a stop, as at a log point, gdb reports the fields of that stop once more, together with the fields of
+    the next one.
     """
     often = {name: stop[name] for name in ("reason", *_OF_WATCHES) if name in stop}
     last = {name: value[-1] if isinstance(value, list) else value for name, value in often.items()}
@@ -48,7 +49,8 @@ PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
 def quoted(text: str) -> str:
-    """Return a text as a C string for gdb's machine interface (MI), which can neither end early nor begin a new line.
+    """Return a text as a C string for gdb's machine interface (MI), so that no character of it ends the string or
+    begins a new line.
 
     gdb reads a command to the end of its line, so that a newline in a name would begin another command, and gdb has
     `shell`. All rooms pass texts to gdb by this function and by `word`.
@@ -67,7 +69,9 @@ def core_names(path: Path) -> tuple[str, str]:
 
 
 def require_one_line(command: str) -> str:
-    """Return a command for gdb unchanged. Raises DebuggerError if it has a line break: its text was not `quoted`."""
+    """Return a command for gdb unchanged. DebuggerError if it contains a line break, as then a text in it was not
+    `quoted`.
+    """
     if re.search(r"[\n\r\0]", command):
         raise DebuggerError(f"gdb is given one line at a time, not {command!r}")
     return command
@@ -112,8 +116,8 @@ class Mi:
             return self._read_messages_now(seconds)
 
     def _read_messages_now(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the messages that gdb sends within `seconds`, and store what they report. DebuggerError if gdb has
-        ended.
+        """Return the messages that gdb sends within `seconds`. Stops, console output and the like that they report are
+        also stored. DebuggerError if gdb has ended.
         """
         try:
             found: list[dict[str, Any]] = self._gdb.get_gdb_response(timeout_sec=seconds, raise_error_on_timeout=False)
@@ -142,8 +146,8 @@ class Mi:
             return self._send_and_await_answer(command, patience)
 
     def _send_and_await_answer(self, command: str, patience: float) -> dict[str, Any]:
-        """Send a command of MI, and return its result. DebuggerError with gdb's own words, or if no answer comes in
-        time.
+        """Send gdb a command of MI, and return its result. DebuggerError with gdb's own words if it refuses, or if no
+        answer comes within `patience` seconds without gdb working.
         """
         self._token += 1
         line = require_one_line(f"{self._token}{command}")
@@ -162,9 +166,10 @@ class Mi:
         raise DebuggerError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
     def console_output(self, command: str, until: str = "") -> str:
-        """Return what a command of gdb's console prints. Raises DebuggerError with gdb's own words.
+        """Return what a command of gdb's console prints. DebuggerError with gdb's own words if it refuses.
 
-        `until`: the end of the output, if gdb answers before all is printed, as it does once a process runs.
+        `until`: a text at the end of the output to wait for. It is needed once a process runs, as gdb then answers
+        before everything is printed.
         """
         self._console.clear()
         self.ask(command)
@@ -174,25 +179,26 @@ class Mi:
         return said
 
     def value(self, expression: str, thread: int, level: int, form: str = "", call: Called | None = None) -> str:
-        """Return what gdb prints for an expression in the language of a frame; for a reference, the value that it
-        refers to.
+        """Return the value of an expression in a frame as gdb prints it, in the frame's language. For a reference,
+        return the value that it refers to.
 
-        `level`: the frame's number. `form`: a format letter of gdb. `call`: evaluates the expression in place of
-        `called`.
+        `level`: the frame's number. `form`: a format letter of gdb, empty for none. `call`: evaluates the expression
+        instead of `evaluate_with_calls`.
         """
         where = f"--thread {thread} --frame {level}"
         if form:
             return strip_reference(
                 self.console_output(f"-interpreter-exec {where} console {quoted(f'output/{form} {expression}')}")
             )
-        value = str((call or self.called)(expression, thread, level).get("value", ""))
+        value = str((call or self.evaluate_with_calls)(expression, thread, level).get("value", ""))
         if re.fullmatch(r"@0x[0-9a-f]+", value):  # of a reference it says the address alone
             value = self.console_output(f"-interpreter-exec {where} console {quoted(f'output {expression}')}")
         return strip_reference(value)
 
-    def called(self, expression: str, thread: int, level: int) -> dict[str, Any]:
-        """Return gdb's answer for an expression, which may call a function of the program. gdb then reports `running`,
-        but never `stopped`.
+    def evaluate_with_calls(self, expression: str, thread: int, level: int) -> dict[str, Any]:
+        """Return gdb's answer for an expression, which may call functions of the program. The stops that gdb has
+        reported meanwhile are dropped, and the program counts as stopped: after such a call gdb reports `running`, but
+        never `stopped`.
         """
         try:
             return self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(expression)}")
@@ -201,7 +207,7 @@ class Mi:
             self.stops.clear()
 
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
-        """Return the next stop that gdb reports. DebuggerError if none comes within `seconds`."""
+        """Return the next stop that gdb reports, and wait for it. DebuggerError if none comes within `seconds`."""
         still = poll_until_idle(self.process, seconds)
         while not self.stops and next(still):
             self.read_messages(0.02)
@@ -209,8 +215,8 @@ class Mi:
             raise DebuggerError("the rank could not be halted")
         return self.stops.pop(0)
 
-    def arm(self, points: Sequence[Point]) -> None:
-        """Set exactly these breakpoints in gdb, and remove all others. DebuggerError for a line without code."""
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
+        """Set exactly these breakpoints in gdb, and remove all others. DebuggerError if a line has no code."""
         wanted = {point.id: point for point in points}
         for number, point in list(self.points.items()):
             if wanted.pop(point.id, None) is None:
@@ -219,7 +225,7 @@ class Mi:
         for point in wanted.values():
             place = f"{point.file}:{point.line}" if point.line else point.function
             try:
-                made = self.insert(point, quoted(place))
+                made = self.insert_breakpoint(point, quoted(place))
             except DebuggerError as error:
                 if _NO_CODE in str(error):  # gdb from 16 on, where the next line with code is another function's
                     raise self._explain_missing_code(point) from error
@@ -235,8 +241,8 @@ class Mi:
             self.points[number] = point
 
     def _insert_log_point(self, point: Point, location: str) -> str:
-        """Set a log point at a location in gdb's words, and return its number. DebuggerError if this gdb has no
-        Python.
+        """Set a log point, which prints a message and does not stop, and return its number. `location`: in gdb's words.
+        DebuggerError if this gdb has no Python.
         """
         if not self._has_log_points:
             try:
@@ -248,14 +254,14 @@ class Mi:
         return self.console_output(f"-interpreter-exec console {quoted(f'python {call}')}").strip().splitlines()[-1]
 
     def _explain_missing_code(self, point: Point) -> DebuggerError:
-        """Return the error that a line has no code; it names the next line of the file that has some."""
+        """Return an error for a breakpoint at a line without code. It names the next line of the file that has code."""
         listed = self.ask(f"-symbol-list-lines {quoted(point.file)}").get("lines", ())
         return _error_without_code(
             point, min((at for one in listed if (at := int(one["line"])) > point.line), default=None)
         )
 
-    def insert(self, point: Point, location: str) -> dict[str, Any]:
-        """Set a breakpoint at a location in gdb's words, and return gdb's answer."""
+    def insert_breakpoint(self, point: Point, location: str) -> dict[str, Any]:
+        """Set a breakpoint, and return gdb's answer. `location`: in gdb's words."""
         skip = f"-i {point.count - 1} " if point.count > 1 else ""
         only = f"-c {quoted(point.condition)} " if point.condition else ""
         return self.ask(f"-break-insert {skip}{only}{location}")
@@ -265,7 +271,9 @@ class Mi:
         return {point.id for point in points} == {point.id for point in self.points.values()}
 
     def exit(self) -> None:
-        """End gdb, by force if it does not end, for example as it waits for a file of the program's that is a pipe."""
+        """End gdb. It is killed if it does not end, for example as it waits for a file of the program that is
+        a pipe.
+        """
         process = self._gdb.gdb_process
         if process is None:
             return

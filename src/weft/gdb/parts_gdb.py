@@ -21,19 +21,19 @@ def weft_about(text: str) -> None:
 
 
 def weft_parts(text: str, start: int, count: int) -> None:
-    """Print as JSON the variables of the selected frame (empty text), or `count` parts of an expression's value from
-    `start` on.
+    """Print as JSON the variables of the selected frame, or the parts of a value. `text`: the expression of the value,
+    empty for the frame; `start`, `count`: which parts, from 0 on.
     """
 
-    def found() -> list[dict[str, Any]]:
-        """Return the variables of the frame, or some of the parts of the value."""
+    def make_parts() -> list[dict[str, Any]]:
+        """Return the variables of the frame, or the chosen parts of the value, as dictionaries."""
         if not text:
-            return [describe_part(*row) for row in variables(gdb.selected_frame())]
+            return [describe_part(*row) for row in frame_variables(gdb.selected_frame())]
         rows = parts_of_value(gdb.parse_and_eval(text), text)
         chosen = rows[start : start + (count or MANY)]
         return [describe_part(*row) for row in chosen]
 
-    print_answer(found)
+    print_answer(make_parts)
 
 
 def print_answer(make_parts: Callable[[], list[dict[str, Any]]]) -> None:
@@ -45,9 +45,9 @@ def print_answer(make_parts: Callable[[], list[dict[str, Any]]]) -> None:
     print(MARK + json.dumps(told))
 
 
-def variables(frame: Any) -> Iterator[Row]:
-    """Yield (name, value, expression) for the arguments and local variables of a frame; of two with one name, the inner
-    one.
+def frame_variables(frame: Any) -> Iterator[Row]:
+    """Yield (name, value, expression) for the arguments and local variables of a frame. Of two variables with one name,
+    only the inner one is yielded.
     """
     try:
         block = frame.block()
@@ -65,7 +65,9 @@ def variables(frame: Any) -> Iterator[Row]:
 
 
 def describe_part(name: str, value: Any, expression: str) -> dict[str, Any]:
-    """Return a value under a name as a dictionary, with its type and the number of its parts."""
+    """Return a variable or part as a dictionary: its name, value as text, type, expression, and how many parts it has
+    itself.
+    """
     kind, optimised = str(value.type), value.is_optimized_out
     try:
         rows = Parts() if optimised else parts_of_value(value, expression or "x")
@@ -88,7 +90,9 @@ class Parts(list[Row]):
 
 
 def parts_of_value(value: Any, expression: str) -> Parts:
-    """Return the parts of a value: its members, elements, or what it points to. `expression`: that of the value."""
+    """Return the parts of a value: members, elements, or what it points to. Empty if it has none. `expression`: of the
+    value itself; the expressions of the parts are made from it.
+    """
     printer = gdb.default_visualizer(value)
     if printer is not None:
         return parts_by_printer(printer)
@@ -109,8 +113,8 @@ def is_fortran_frame() -> bool:
 
 
 def parts_by_printer(printer: Any) -> Parts:
-    """Return the parts that a pretty printer of gdb shows, for example of C++ containers; each part's expression is its
-    address.
+    """Return the parts that one of gdb's pretty printers shows, for example of a C++ container. The expression of each
+    part is made of its address, empty if it has none.
     """
     rows = Parts()
     if not hasattr(printer, "children"):
@@ -126,8 +130,8 @@ def parts_by_printer(printer: Any) -> Parts:
 
 
 def structure_members(value: Any, kind: Any, expression: str, separator: str) -> Iterator[Row]:
-    """Yield (name, value, expression) for the members of a structure, those of its bases and unnamed members
-    included.
+    """Yield (name, value, expression) for the members of a structure. Members of its base classes and of unnamed
+    members count as its own.
     """
     for field in kind.fields():
         if field.is_base_class or not field.name:
@@ -141,7 +145,9 @@ def structure_members(value: Any, kind: Any, expression: str, separator: str) ->
 
 
 def array_elements(value: Any, kind: Any, expression: str) -> Parts:
-    """Return the elements of an array; for a Fortran array of several dimensions, the sections along the last one."""
+    """Return the elements of an array as parts. For a Fortran array of several dimensions, these are the sections along
+    the last dimension. `kind`: the type of the array; `expression`: of the array.
+    """
     rows, of_fortran = Parts(), is_fortran_frame()
     rows.indexed = True
     first, last = kind.range()
@@ -156,7 +162,9 @@ def array_elements(value: Any, kind: Any, expression: str) -> Parts:
 
 
 def pointer_target(value: Any, kind: Any, expression: str) -> Iterator[Row]:
-    """Yield what a pointer points to; nothing for text and functions, which gdb shows with the pointer."""
+    """Yield (name, value, expression) for what a pointer points to; for a C structure, for each of its members. Nothing
+    for a null pointer, and for text and functions, which gdb shows with the pointer.
+    """
     to = kind.target().strip_typedefs()
     if to.code in (gdb.TYPE_CODE_VOID, gdb.TYPE_CODE_FUNC) or to.sizeof == 1 or int(value) == 0:
         return

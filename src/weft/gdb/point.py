@@ -31,7 +31,7 @@ class Point:
 
     @property
     def text(self) -> str:
-        """Return the breakpoint as the user wrote it."""
+        """Return the breakpoint as the user wrote it: its place, task and condition."""
         place = f"{self.file}:{self.line}" if self.line else self.function
         task = self.pedigree or self.task
         scope = "" if task is None else f" task {task}" + (" descendants" if self.descendants else "")

@@ -40,15 +40,17 @@ class ScriptedGdb:
         return self._gdb.pid
 
     def ask(self, request: str, *arguments: Any) -> None:
-        """Send gdb a request: the name of what to do, and its arguments. DebuggerError if gdb has ended."""
+        """Send a request to the script in gdb, without waiting for the answer. `request`: the name of what to do.
+        DebuggerError if gdb has ended.
+        """
         try:
             os.write(self._asking, (json.dumps([request, *arguments]) + "\n").encode())
         except OSError as error:
             raise DebuggerError(f"gdb has gone: {error.strerror}") from error
 
     def answer(self) -> Any:
-        """Return the result of the oldest unanswered request. DebuggerError with gdb's words, or if gdb has ended or
-        does nothing any more.
+        """Wait for the answer to the oldest open request, and return its result. DebuggerError with gdb's words if it
+        failed, or if gdb has ended or no longer does anything.
         """
         still = poll_until_idle(self._gdb.pid, PATIENCE)
         while b"\n" not in self._said:

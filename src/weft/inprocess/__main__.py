@@ -25,8 +25,8 @@ RETRY_STATUS = "75"
 
 
 def load_agent_module(module_name: str = "agent") -> types.ModuleType:
-    """Import a module of this folder as part of a private package, so that it does not mix with the program's own
-    `weft`.
+    """Import a module of this folder and return it. It becomes part of a private package `_weft_inside`, so that it
+    does not mix with a `weft` that the program imports.
     """
     folder = Path(__file__).parent
     spec = importlib.util.spec_from_file_location(
@@ -41,8 +41,8 @@ def load_agent_module(module_name: str = "agent") -> types.ModuleType:
 
 
 def run_with_agent() -> None:
-    """Run the program under an agent that stops it before its first line, and report its exit
-    status to the debugger.
+    """Run the program under an agent that stops it before its first line. At the end, report its exit status to the
+    debugger, and exit with it.
     """
     line = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)
@@ -62,8 +62,8 @@ class ImportCallback:
         self._module, self._then = module, callback
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """Return the awaited module's spec, changed so that the callback is called after the import; None for all other
-        modules.
+        """Return the spec of the awaited module, changed so that the callback is called after the import. None for all
+        other modules. Python calls this method when it looks for a module.
         """
         if name != self._module:
             return None
@@ -83,18 +83,18 @@ class ImportCallback:
 def follow_rank_tasks(socket_path: str, library: str, rank_functions: tuple[Any, ...]) -> None:
     """Start an agent in an MPI rank as soon as the rank has imported asyncio; debuggers connect to `socket_path`.
 
-    `library`: the path of the C part of births.py. `rank_functions`: what the agent needs of the rank's own agent in
-    debug/agent.py: its functions `aside`, `drive` and `answer_about_frame`, and the path of its file.
+    `library`: the path of the C part of births.py. `rank_functions`: from the rank's own agent (debug/agent.py), its
+    functions `aside`, `drive` and `answer_about_frame`, and the path of its file.
     """
 
     call_at_import("asyncio", lambda: load_agent_module().RankAgent(socket_path, library, rank_functions))
 
 
 def answer_debugger(socket_path: str) -> None:
-    """Start an agent for the debugger that listens at `socket_path`, in a program that was not started for a debugger.
+    """Start an agent in this running program, for the debugger that listens at `socket_path`.
 
-    If the program has not imported asyncio, or is importing it now, the debugger gets the reason instead. The socket's
-    folder is removed in any case.
+    If the program has not imported asyncio, or is just importing it, the debugger gets the reason instead. The folder
+    of the socket is removed in any case.
     """
     try:
         if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
@@ -114,7 +114,8 @@ def answer_debugger(socket_path: str) -> None:
 
 
 def refuse_debugger(socket_path: str, reason: str, code: str = "null") -> None:
-    """Send the debugger at `socket_path` the reason why no agent starts, and `code` as the exit status in JSON.
+    """Send the debugger at `socket_path` the reason why no agent starts. `code`: the exit status in the message, as
+    JSON.
 
     The message is written without the module json, which a program without asyncio may not have imported.
     """
@@ -127,10 +128,10 @@ def refuse_debugger(socket_path: str, reason: str, code: str = "null") -> None:
 
 
 def record_task_steps(library: str) -> None:
-    """Record which asyncio task makes each MPI call, in a rank of `weft run --tasks`; an unknown asyncio records no
-    task.
+    """Record, in a rank of `weft run --tasks`, which asyncio task makes each MPI call. In a version of asyncio that
+    Weft does not know, nothing is recorded.
 
-    `library`: the path of the C part.
+    `library`: the path of the C part that records.
     """
 
     def begin() -> None:
@@ -142,7 +143,7 @@ def record_task_steps(library: str) -> None:
 
 
 def call_at_import(module: str, callback: Callable[[], object]) -> None:
-    """Call `callback` as soon as the program has imported `module`: at once if it has already."""
+    """Call `callback` as soon as the program has imported `module`. If it has imported it already, call it at once."""
     if module in sys.modules:
         callback()
     else:

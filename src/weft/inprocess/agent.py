@@ -28,7 +28,7 @@ from . import births, creation, hangs
 from .births import Task, ancestry, birth, is_library
 from .cancellations import find_ignored_cancellations
 from .child_processes import list_child_processes
-from .loop_states import all_stacks, find_blocked_loops, find_lost_wakeups, split_own_frame
+from .loop_states import all_stacks, find_blocked_loops, find_lost_wakeups, find_own_frame_and_library_call
 from .schedule import Schedule
 from .task_deaths import TaskDeaths, UnretrievedErrors, describe_dead_task, exception_frames, find_dead_tasks
 from .task_deaths import describe_death as died
@@ -100,8 +100,8 @@ class Agent:
         self.thread_monitor.own_threads.add(_thread.start_new_thread(self._serve_debugger, ()))
 
     def _install_hooks(self, library: str) -> None:
-        """Hook the creation of loops, tasks and threads, so that each is numbered. `library`: the
-        path of the C part.
+        """Let each new task and thread get a number at its creation, and keep track of new loops and of errors that
+        nobody retrieves. `library`: the path of the C part.
         """
         self._hook_loop_creation()
         self._unretrieved.install()
@@ -110,11 +110,13 @@ class Agent:
             creation.install_creation_hooks()
 
     def _hook_loop_creation(self) -> None:
-        """Add each loop that the program creates from now on to `loops`, and to the schedule if that is active."""
+        """From now on, add each event loop that the program creates to `loops`. If the order of steps is controlled,
+        the schedule takes over the new loop, too.
+        """
         original = base_events.BaseEventLoop.__init__
 
         def init(loop: Any) -> None:
-            """Initialize a loop as asyncio does, and note it."""
+            """Initialize a loop as asyncio does, and add it to `loops`."""
             original(loop)
             self.loops.add(loop)
             if self._scheduled:
@@ -123,8 +125,8 @@ class Agent:
         base_events.BaseEventLoop.__init__ = init  # type: ignore[assignment, method-assign]
 
     def _disable_in_fork(self) -> None:
-        """Switch off tracing, breakpoints and the connection to the debugger, as in a child made by fork(), which is
-        not debugged.
+        """Switch off tracing and breakpoints, and close the connection to the debugger. Needed in a child made by
+        fork(), which is not debugged.
         """
         sys.settrace(None)
         self.tracer.movement = "continue"
@@ -136,7 +138,7 @@ class Agent:
     # The conversation
 
     def send(self, message: Request) -> None:
-        """Send the debugger one message as a line of JSON; disconnect if it no longer listens."""
+        """Send the debugger one message as a line of JSON. If the debugger no longer listens, close the connection."""
         try:
             with self._sending:
                 if self._line is not None:
@@ -149,15 +151,17 @@ class Agent:
         self._disable_in_fork()
 
     def _serve_debugger(self) -> None:
-        """Answer the debugger in this thread until it disconnects, and then end the program, which it has started."""
+        """Answer the debugger's requests in this thread until it disconnects. Then end the program, as the debugger has
+        started it.
+        """
         if self._line is not None:
             self._answer_requests(self._line)
         if os.getpid() == self._pid:
             os._exit(143)  # the debugger has gone, and the program was its own
 
     def _answer_requests(self, line: socket.socket) -> None:
-        """Answer the requests that arrive on a socket until its other end closes; between them, check whether all is
-        idle.
+        """Answer the requests that arrive on a socket, until its other end closes. Whenever none arrives for
+        CHECK_INTERVAL, check whether the program is idle.
         """
         while os.getpid() == self._pid:
             ready, _, _ = select.select([line], [], [], CHECK_INTERVAL)
@@ -167,10 +171,10 @@ class Agent:
                 self._check_idle()
 
     def _receive_requests(self, line: socket.socket) -> bool:
-        """Read from the debugger's socket, and handle each complete request; return False if the other end has closed
-        it.
+        """Read from the debugger's socket, and handle each complete request. Return False if the other end has closed
+        the socket.
 
-        While a thread is stopped, requests are put into the inbox, and that thread handles them.
+        While a thread is stopped, requests are put into its inbox, and that thread handles them.
         """
         more = line.recv(65536)
         self._lines += more
@@ -196,11 +200,11 @@ class Agent:
         self.stop(None, "died", task, died(task))
 
     def stop(self, frame: FrameType | None, why: str, task: Task | None, text: str = "") -> None:
-        """Stop this thread at `frame`, tell the debugger, and answer its requests here until one lets the program
-        continue.
+        """Stop the calling thread at `frame`, and report the stop to the debugger. Requests are answered here until one
+        lets the program continue.
 
         `why`: the reason of the stop, such as `line`, `breakpoint`, `watch`, `done`. `task`: the task that stopped, if
-        any. `text`: further words for people. Does nothing in a forked child or without a debugger.
+        any. `text`: more words for the user. Nothing happens in a forked child or without a debugger.
         """
         if os.getpid() != self._pid or self._line is None:
             return
@@ -236,7 +240,7 @@ class Agent:
             self.send({"stop": {"why": "ended", "code": exit_status, "task": None, "at": None}})
 
     def _handle_request(self, request: Request) -> bool:
-        """Answer one request by the method `do_NAME`; return True if the request lets the program continue."""
+        """Answer one request by calling the method `do_NAME`. Return True if the request lets the program continue."""
         if request["do"] == "go":
             self._resume_program(request)
             return True
@@ -248,8 +252,8 @@ class Agent:
         return False
 
     def _resume_program(self, request: Request) -> None:
-        """Let the program continue as a request asks: freely, or until one task has made a `step`, `next` or
-        `finish`.
+        """Let the program continue as a request demands: freely, or until its task has made a `step`, `next` or
+        `finish`. If that task is done, freely.
         """
         standing, frame = self._standing, self._frame
         self._standing, self._frame, self._task = False, None, None
@@ -261,9 +265,9 @@ class Agent:
         self.tracer.resume(how, task, frame if standing else None, into_child=request["child"])
 
     def _check_idle(self) -> None:
-        """Tell the debugger when no loop and no thread has anything to do, so that it looks for a deadlock.
+        """If no loop and no thread has anything to do, report this to the debugger, which then looks for a deadlock.
 
-        The interval between messages doubles while nothing changes, up to MOST_IDLE_CHECKS checks.
+        The interval between reports doubles while nothing changes, up to MOST_IDLE_CHECKS checks.
         """
         if self._standing or not self._patience:
             return
@@ -288,8 +292,8 @@ class Agent:
             self.send({"idle": True, "quiet": before and self._quiet, "held": self.schedule.held_ready_tasks()})
 
     def _check_lost_wakeups(self) -> bool:
-        """Return whether a loop sleeps although a callback is ready, now and at the last check too. The debugger gets a
-        message about such loops, less and less often while they sleep.
+        """Return whether a loop sleeps although a callback is ready, both now and at the previous check. Such loops are
+        also reported to the debugger, less and less often.
         """
         before, now = self._lost, self._find_lost_wakeups()
         self._lost = now
@@ -318,7 +322,7 @@ class Agent:
         return [task for loop in list(self.loops) for task in asyncio.all_tasks(loop)]
 
     def do_quiet(self, _: Request) -> bool:
-        """Return whether nothing can happen in the program any more. The program is not stopped for this."""
+        """Return whether nothing can happen in the program any more, without stopping it."""
         asleep = self.thread_monitor.find_sleeping_threads()
         if self._standing or self.thread_monitor.is_active(asleep) or self.schedule.is_delaying_tasks:
             return False
@@ -329,13 +333,13 @@ class Agent:
         return next((name for name in OTHER_TASK_LIBRARIES if name in sys.modules), "")
 
     def do_main(self, _: Request) -> dict[str, Any]:
-        """Return where the main thread is: `asleep` (whether the thread does not run), `at` (the program's innermost
-        line) and `library` (the library function that this line has called; empty for none).
+        """Return where the main thread is, as a dictionary: `asleep` (whether the thread does not run), `at` (the
+        program's innermost line) and `library` (the library function that this line has called; empty for none).
         """
         ident = threading.main_thread().ident or 0
         asleep = ident in self.thread_monitor.find_threads_that_do_not_run()
         stack = frame_and_callers(sys._current_frames().get(ident))
-        own, library = split_own_frame(stack)
+        own, library = find_own_frame_and_library_call(stack)
         return {"asleep": asleep, "at": frame_site(own), "library": library}
 
     def do_children(self, _: Request) -> list[list[Any]]:
@@ -343,9 +347,9 @@ class Agent:
         return list_child_processes()
 
     def do_hung(self, request: Request) -> Any:
-        """Return a row for each object that tasks or threads wait for, with those that wait and those that could end
-        the wait. The list is empty if there are more tasks than the request's `most`, as the variables of all tasks
-        have to be read.
+        """Return a row for each object that tasks or threads wait for: who waits, and who could end the wait (see
+        `describe_awaited_objects`). Empty if there are more tasks than the request's `most`, as the variables of all
+        tasks have to be read.
         """
         tasks, dead = self.tasks(), find_dead_tasks()
         if len(tasks) > (request.get("most") or len(tasks)):
@@ -370,14 +374,16 @@ class Agent:
         }
 
     def _find_task(self, number: int | None) -> Task | None:
-        """Return the task with a number, if it is not done or is the stopped one; None otherwise."""
+        """Return the task with a number. None if there is none, or if it is done, unless it is the task that has
+        stopped.
+        """
         if number is None:
             return None
         here = [self._task] if self._task is not None else []  # it may be done: where it died is looked at
         return next((task for task in (*here, *self.tasks()) if birth(task).id == number), None)
 
     def do_tasks(self, _: Request) -> object:
-        """Return the table of all tasks and threads as columns."""
+        """Return the table of all tasks and threads as columns, by name."""
         tasks = self.tasks()
         running = {id(task): thread for thread, task in self._running_tasks()}
         loops = list(self.loops)
@@ -392,7 +398,7 @@ class Agent:
         return told | self.thread_monitor.thread_columns(threads)
 
     def _running_tasks(self) -> list[tuple[int, Task]]:
-        """Return each task that runs now, with the identity of its thread."""
+        """Return (identity of the thread, task) for each task that runs now."""
         found = []
         for loop in list(self.loops):
             task = asyncio.current_task(loop) if loop.is_running() else None
@@ -402,9 +408,10 @@ class Agent:
         return found
 
     def _task_frames(self, number: int | None, *, with_libraries: bool = False) -> list[FrameType]:
-        """Return the frames of a task or thread by its number, innermost first; for None, those of the stopped thread.
+        """Return the frames of the task or thread with a number, innermost first. For None, those of the stopped
+        thread.
 
-        Frames of libraries are left out, except the frame of the stop; `with_libraries` keeps them.
+        Frames of libraries are left out unless `with_libraries`, but the frame of the stop is always kept.
         """
         task = self._find_task(number)
         entry = self.thread_monitor.find_entry(number) if task is None else None
@@ -424,7 +431,9 @@ class Agent:
         return [f for f in frames if with_libraries or f is self._frame or not is_library(f.f_code.co_filename)]
 
     def do_frames(self, request: Request) -> Any:
-        """Return the frames of a task, and where each of its ancestors was created."""
+        """Return {"frames": the frames of a task, innermost first, "spawns": where the task and each of its ancestors
+        was created}.
+        """
         task = self._find_task(request["task"])
         first = self.thread_monitor.find_row(request["task"]) if task is None else None
         maker = self._find_task(first["parent"]) if first is not None else None
@@ -443,8 +452,8 @@ class Agent:
         }
 
     def _selected_frame(self, request: Request) -> FrameType:
-        """Return the frame of a task that a request selects by `level`. LookupError if the task has no frame of the
-        program.
+        """Return the frame that a request selects by its `task` and `level`; too high a level selects the outermost
+        frame. LookupError if the task has no frame of the program.
         """
         frames = self._task_frames(request["task"])
         if not frames:
@@ -453,8 +462,8 @@ class Agent:
         return chosen
 
     def do_evaluate(self, request: Request) -> str:
-        """Return the value of an expression in a task's frame as text. The expression cannot rebind names of the
-        frame.
+        """Return the value of an expression in a task's frame as text. Assignments in the expression do not change the
+        frame's variables.
         """
         frame = self._selected_frame(request)
         return SHORT_REPR.repr(eval(request["text"], frame.f_globals, dict(frame.f_locals)))
@@ -484,8 +493,8 @@ class Agent:
         return SHORT_REPR.repr(value)
 
     def do_held(self, request: Request) -> tuple[int | None, str]:
-        """Return the number of the task or thread to which the value of an expression belongs (None if to none), and
-        the value as text.
+        """Return (number of the task or thread that an expression yields, the value as text). The value may also be a
+        task's coroutine. The number is None if the value is something else.
         """
         frame = self._selected_frame(request)
         value = eval(request["text"], frame.f_globals, dict(frame.f_locals))
@@ -500,7 +509,9 @@ class Agent:
             self._trace_all_threads(stacks)
 
     def _trace_all_threads(self, frames: list[FrameType]) -> None:
-        """Install the trace function in all threads and on those of `frames` that breakpoints or watchpoints need."""
+        """Install the trace function in all threads, and trace the lines of `frames` wherever breakpoints or
+        watchpoints need that.
+        """
         threading.settrace(self.tracer.trace_call)
         self.tracer.trace_frames(frames)
         if self._standing:
@@ -512,7 +523,9 @@ class Agent:
                 loop.call_soon_threadsafe(sys.settrace, self.tracer.trace_call)
 
     def do_watch(self, request: Request) -> str:
-        """Watch an expression in a task's frame: stop when its value changes. Returns the value now, as text."""
+        """Watch an expression in a task's frame, so that the program stops when its value changes. Return the value now
+        as text.
+        """
         watch = WatchedExpression(request["number"], request["text"], self._selected_frame(request), SHORT_REPR.repr)
         self.tracer.watchpoints.add(watch)
         self._trace_all_threads(all_thread_frames())
@@ -529,14 +542,16 @@ class Agent:
         births.NAMES[request["task"]] = request["name"]
 
     def _activate_schedule(self) -> Schedule:
-        """Let the schedule control the steps of all loops, present and future, and return it."""
+        """Let the schedule control the order of steps in all loops, also in later ones, and return the schedule."""
         self._scheduled = True
         for loop in list(self.loops):
             self.schedule.take_over_loop(loop)
         return self.schedule
 
     def do_hold(self, request: Request) -> None:
-        """Hold a task, so that it makes no step, or release it. TypeError if its loop is not one of asyncio's own."""
+        """Hold a task, so that it makes no step, or release it, as the request's `on` says. TypeError if its loop is
+        not one of asyncio's own.
+        """
         task = self._find_task(request["task"])
         if task is not None and not isinstance(task.get_loop(), base_events.BaseEventLoop):
             raise TypeError("its loop is not asyncio's own: its tasks cannot be held")
@@ -546,13 +561,15 @@ class Agent:
                 loop.call_soon_threadsafe(lambda: None)
 
     def do_schedule(self, request: Request) -> None:
-        """Begin to record the order of steps in a file, or to replay the order of a file; the request's `how` is
+        """Begin to record the order of steps in a file, or to replay the order that a file has. The request's `how` is
         `record` or `replay`.
         """
         getattr(self._activate_schedule(), request["how"])(request["path"])
 
     def do_catch(self, request: Request) -> None:
-        """Stop from now on when a task ends by an exception (of the given name, if any), or no longer (`on`: False)."""
+        """Stop from now on when a task ends by an exception whose class has the request's `name`; an empty name means
+        any. If the request's `on` is False, stop no longer.
+        """
         if request["on"]:
             self.deaths.start_catching(request["name"], self.tasks())
         else:
@@ -568,7 +585,7 @@ class Agent:
         return linecache.getlines(request["file"])
 
     def do_interrupt(self, _: Request) -> None:
-        """Stop a running loop between two steps of its tasks, once it gets there."""
+        """Stop a running loop between two steps of its tasks, as soon as the loop comes there."""
         for loop in list(self.loops):
             if loop.is_running():
                 idle = time.monotonic() - self._since if self._since is not None else 0
@@ -598,14 +615,14 @@ class RankAgent(Agent):
         super().__init__(None, library)
 
     def do_look(self, request: Request) -> dict[str, Any]:
-        """Return variables of a task's frame or parts of a value, or assign a value, by the functions of
-        debug/agent.py.
+        """Read or change a task's frame by the functions of the rank's own agent (debug/agent.py), and return their
+        answer. The request's `what`: list variables, list parts of a value, or assign a value.
         """
         answer: dict[str, Any] = self._look_into(self._selected_frame(request), request["what"], request["given"])
         return answer
 
     def _serve_debugger(self) -> None:
-        """Accept one debugger after the other and answer it."""
+        """Accept debuggers, one after the other, and answer their requests."""
         self._aside()
         while os.getpid() == self._pid:
             line = self._listener.accept()[0]
@@ -615,7 +632,7 @@ class RankAgent(Agent):
             self._on_disconnect()
 
     def _on_disconnect(self) -> None:
-        """Remove breakpoints and watchpoints, and let the program continue without a debugger."""
+        """After a debugger has gone, remove breakpoints and watchpoints, and let the program continue."""
         line, self._line = self._line, None
         if line is None:
             return
@@ -627,7 +644,9 @@ class RankAgent(Agent):
             self._inbox.put({"do": "go", "how": "continue", "task": None, "child": False})
 
     def _next_request(self) -> Request:
-        """Wait for the debugger's next request, and let MPI make progress meanwhile."""
+        """Wait for the debugger's next request to the stopped thread, and return it. MPI is called meanwhile, so that
+        its messages make progress.
+        """
         while True:
             try:
                 return self._inbox.get(timeout=PROGRESS_INTERVAL)
@@ -642,7 +661,7 @@ def all_thread_frames() -> list[FrameType]:
 
 def innermost_program_frame(thread: int) -> FrameType | None:
     """Return the innermost frame of a running thread that is the program's own code; None if there is none. `thread`:
-    its identity.
+    the identity of the thread.
     """
     stack = frame_and_callers(sys._current_frames().get(thread))
     return next((frame for frame in stack if not is_library(frame.f_code.co_filename)), None)

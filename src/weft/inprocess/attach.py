@@ -30,7 +30,9 @@ class LateBirths(Births):
             self._birth_record(task)
 
     def _birth_record(self, task: Task) -> Any:
-        """Return the birth record of a task (number and parent), made at its first use."""
+        """Return the birth record of a task: its number, and no parent, as that is unknown. It is made when first asked
+        for.
+        """
         if task not in self._lines:
             self._lines[task] = self._new_birth_record(None, None, -1)
         return self._lines[task]
@@ -40,8 +42,8 @@ class LateBirths(Births):
 
 
 def _number_in_name(task: Task) -> int:
-    """Return the number N of a name `Task-N`, by which asyncio counts creations. A task with another name sorts
-    last.
+    """Return N for a task with the name `Task-N`, by which asyncio counts creations. For a task with another name,
+    return a number above all others, so that it sorts last.
     """
     found = re.fullmatch(r"Task-(\d+)", task.get_name())
     return int(found[1]) if found is not None else 1 << 62
@@ -59,7 +61,7 @@ class AttachedAgent(Agent):
         """Do nothing: the program is not changed."""
 
     def tasks(self) -> list[Task]:
-        """Return all tasks that are not done, of all loops that have one; loops copied by a fork are left out."""
+        """Return all tasks that are not done, of all loops. Tasks of a loop that a fork has copied are left out."""
         copies = {id(loop) for loop in find_forked_loops()}
         for loop in births.find_loops():
             if id(loop) not in copies:
@@ -67,14 +69,14 @@ class AttachedAgent(Agent):
         return super().tasks()
 
     def _serve_debugger(self) -> None:
-        """Answer the debugger until it goes, and leave the program running."""
+        """Answer the debugger until it disconnects. The program continues afterwards."""
         if self._line is not None:
             with suppress(OSError):
                 self._answer_requests(self._line)
         self._on_disconnect()
 
     def _on_disconnect(self) -> None:
-        """Remove breakpoints, tracing and callbacks, and let a stopped thread continue."""
+        """After the debugger has gone, remove breakpoints, tracing and callbacks, and let a stopped thread continue."""
         line, self._line = self._line, None
         if line is None or os.getpid() != self._pid:
             return
@@ -96,7 +98,9 @@ class AttachedAgent(Agent):
 
 
 def start_connected_agent(socket_path: str) -> Any:
-    """Start an agent that is connected to the debugger's socket, and return it. OSError if nobody listens there."""
+    """Start an agent that is connected to a debugger's socket, and return the agent. OSError if nobody
+    listens there.
+    """
     importlib.import_module("asyncio.tasks")
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.connect(socket_path)

@@ -77,7 +77,9 @@ class Births:
         return Birth(*self._birth_record(task)[:5])
 
     def ancestry(self, task: Task) -> list[Birth]:
-        """Return the births of a task, of its parent, of the parent's parent and so on."""
+        """Return the births (number, parent, and the instruction that created it) of a task, of its parent, and so on
+        up to the first task.
+        """
         found, at = [], self._birth_record(task)
         while at is not None:
             found.append(Birth(*at[:5]))
@@ -85,7 +87,7 @@ class Births:
         return found
 
     def _birth_record(self, task: Task) -> Any:
-        """Return the birth record that a task carries, or give it one without a parent."""
+        """Return the birth record that a task carries. A task without one gets a new record without a parent."""
         try:
             return task._weft_birth  # type: ignore[attr-defined]
         except AttributeError:
@@ -93,7 +95,9 @@ class Births:
             return late
 
     def _new_birth_record(self, parent_record: Any, code: CodeType | None, lasti: int) -> Any:
-        """Return the birth record of a new task; the chain of its ancestors is cut after MOST_ANCESTORS."""
+        """Return the birth record of a new task. Only the last MOST_ANCESTORS ancestors stay in the chain of records.
+        `code`, `lasti`: the code and the offset of the instruction that created the task.
+        """
         if parent_record is None:
             return (self._next(), None, code, lasti, self._root(), None, 0, itertools.count(1).__next__)
         if parent_record[6] > MOST_ANCESTORS:
@@ -169,8 +173,8 @@ def _asyncio_task_set() -> Any:
 
 
 def _asyncio_birth_objects() -> list[Any]:
-    """Return four objects of asyncio by which the C code sees new tasks and finds the running one. They are the set of
-    all tasks, its guard and its remove function (each None from Python 3.14 on), and the running tasks.
+    """Return four objects of asyncio that the C code needs to see new tasks and to find the running one. They are the
+    set of all tasks, its guard and its remove function (each None from Python 3.14 on), and the running tasks.
     """
     if not HAS_GLOBAL_TASK_SET:
         return [None, None, None, asyncio.current_task]
@@ -221,7 +225,9 @@ class FastBirths(Births):
         return Birth(*self._read(task))
 
     def ancestry(self, task: Task) -> list[Birth]:
-        """Return the births of a task, of its parent, of the parent's parent and so on."""
+        """Return the births (number, parent, and the instruction that created it) of a task, of its parent, and so on
+        up to the first task.
+        """
         return [Birth(*row) for row in self._chain(task)]
 
 
@@ -229,8 +235,11 @@ _births: Births
 
 
 def install_births(on_create: OnCreate, library: str, *wait_functions: Callable[[Any], Any]) -> None:
-    """Number all tasks from now on, by the C part if it works in this Python, otherwise in Python. `on_create`: is
-    called for new tasks; `library`: the C part's path, empty for none.
+    """From now on, give each asyncio task a number at its creation, in C if the C part works in this Python, else in
+    Python.
+
+    `on_create`: is called for new tasks. `library`: the path of the C part, empty to do without it. `wait_functions`:
+    passed to the C part.
     """
     global _births  # noqa: PLW0603
     try:
@@ -269,7 +278,7 @@ def ancestry(task: Task) -> list[Birth]:
 
 
 def find_loops() -> list[Any]:
-    """Return the loops of all tasks, including loops that were created before Weft's hooks."""
+    """Return the loops of all tasks. Loops that were created before Weft's hooks are among them."""
     if HAS_GLOBAL_TASK_SET:
         return list({id(task.get_loop()): task.get_loop() for task in registered_tasks()}.values())
     # asyncio tells the tasks of one loop only, and no list of loops.
@@ -286,8 +295,8 @@ def registered_tasks() -> list[Task]:
 
 
 def pedigree(task: Task) -> str:
-    """Return a task's path from the first task: `1.2.1` is child 1 of child 2 of task 1, in every run with the same
-    spawns.
+    """Return a task's pedigree, its path from the first task: `1.2.1` is the first child of the second child of task 1.
+    It is the same in every run with the same spawns.
     """
     return ".".join(str(born.nth or "") for born in reversed(ancestry(task)))
 
@@ -299,7 +308,9 @@ def is_asyncio_code(code: CodeType) -> bool:
 
 @cache
 def source_line(code: CodeType, lasti: int) -> int:
-    """Return the source line of an instruction, by its offset `lasti`; 0 if unknown."""
+    """Return the source line of an instruction; 0 if it is unknown. `lasti`: the offset of the instruction in
+    `code`.
+    """
     for start, end, line in code.co_lines():
         if start <= lasti < end:
             return line or 0

@@ -47,8 +47,8 @@ class ThreadWait(NamedTuple):
 
 
 def find_thread_wait(stack: list[FrameType]) -> ThreadWait | None:
-    """Return what the thread with this stack (innermost first) waits for; None if it runs or the wait is not
-    understood.
+    """Return what a thread waits for. None if it runs, or its wait is not understood. `stack`: the frames of the
+    thread, innermost first.
     """
     if not stack or stack[0].f_code.co_filename.startswith(OWN_FOLDER):
         return None
@@ -64,17 +64,20 @@ def find_thread_wait(stack: list[FrameType]) -> ThreadWait | None:
 
 
 def find_untimed_wait(ident: int, stack: list[FrameType], asleep: set[int]) -> ThreadWait | None:
-    """Return what a sleeping thread waits for without a time limit; None if it has run a moment ago or may go on by
-    itself.
+    """Return what a sleeping thread waits for without a time limit. None if the thread has just run, or if its wait may
+    end by itself.
 
-    `ident`: the thread; `stack`: its frames, innermost first; `asleep`: the threads that have not run for a while.
+    `ident`: the identity of the thread; `stack`: its frames, innermost first; `asleep`: the identities of the threads
+    that have not run for a while.
     """
     block = find_thread_wait(stack) if ident in asleep else None
     return block if block is not None and not block.timed else None
 
 
 def _is_timed_wait(frame: FrameType) -> bool | None:
-    """Return whether the wait in a frame of `threading` has a time limit; None if the frame does not wait."""
+    """Return whether the wait in a frame of the module `threading` has a time limit. None if the frame does
+    not wait.
+    """
     own = frame.f_locals
     if is_library_function(frame, THREADING, "Condition.wait"):
         waiter = own.get("waiter")
@@ -88,8 +91,8 @@ def _is_timed_wait(frame: FrameType) -> bool | None:
 
 
 def _wait_in_library(frame: FrameType, stack: list[FrameType], timed: bool) -> ThreadWait:
-    """Return what a thread waits for in a function of the standard library. `frame`: the outermost such function that
-    waits; `stack`: the thread's frames, innermost first; `timed`: whether the wait has a time limit.
+    """Return what a thread waits for, if it waits in a function of the standard library. `frame`: the outermost such
+    function; `stack`: the thread's frames, innermost first; `timed`: whether the wait has a time limit.
     """
     own, name = frame.f_locals, frame.f_code.co_qualname
     kind, thing = WAIT_KINDS[name], own.get("self")
@@ -110,8 +113,8 @@ def _wait_in_library(frame: FrameType, stack: list[FrameType], timed: bool) -> T
 
 
 def _wait_in_c_call(stack: list[FrameType]) -> ThreadWait | None:
-    """Return the wait of a thread whose innermost line takes a lock or calls `get` of a SimpleQueue. None for other
-    lines, a free lock, or a queue with items.
+    """Return the wait of a thread in a method of C, which has no frame: its innermost line takes a lock, or calls `get`
+    of a SimpleQueue. None for other lines, a free lock, or a queue with items.
     """
     found = find_method_call(stack[0])
     thing: Any = look_up_value(found[1], stack[0]) if found is not None else None
@@ -131,8 +134,8 @@ def is_locked(lock: Any) -> bool:
 
 
 def rlock_owner(lock: object) -> int | None:
-    """Return the identity of the thread that owns an RLock, read from its repr; None for other objects or a free
-    RLock.
+    """Return the identity of the thread that owns an RLock, read from its repr. None if the RLock is free, or `lock` is
+    another object.
     """
     found = re.search(r"owner=(\d+)", repr(lock)) if isinstance(lock, LOCK_TYPES[1]) else None
     return int(found[1]) or None if found is not None else None
@@ -145,7 +148,7 @@ class SleepingThreads:
         self._before: dict[int, tuple[int, str]] = {}
 
     def find_sleeping_since_last_call(self) -> set[int]:
-        """Return the identities of the threads that have slept all the time since the last call."""
+        """Return the identities of the threads that have slept without a break since the last call of this method."""
         now = {}
         for ident, thread in list(threading._active.items()):  # type: ignore[attr-defined]
             told = _sleep_counters(getattr(thread, "native_id", None))
@@ -157,7 +160,9 @@ class SleepingThreads:
 
 
 def _sleep_counters(native_id: int | None) -> str:
-    """Return the context switches of a sleeping thread as text; empty if it runs or they cannot be read."""
+    """Return how often a sleeping thread has been switched in and out, as text. Equal texts mean that it has not run in
+    between. Empty if the thread runs, or the counts cannot be read.
+    """
     try:
         with open(f"/proc/self/task/{native_id}/status") as file:  # noqa: PTH123 - pathlib may never be imported
             text = file.read()

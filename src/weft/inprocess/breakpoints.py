@@ -36,14 +36,18 @@ class TaskBreakpoint:
         return self._left <= 0
 
     def is_condition_true(self, frame: FrameType) -> bool:
-        """Return whether the condition holds in a frame; a condition that cannot be evaluated counts as true."""
+        """Return whether the breakpoint's condition is true in a frame. A condition that cannot be evaluated counts as
+        true.
+        """
         try:
             return not self.condition or bool(eval(self.condition, {**frame.f_globals, **frame.f_locals}))
         except Exception:
             return True
 
     def matching_lines(self, code: CodeType) -> set[int]:
-        """Return the lines of a code object at which this breakpoint stops; empty if it is elsewhere."""
+        """Return the lines of a code object at which this breakpoint stops. Empty if the code is of another file or
+        function.
+        """
         if self.function:
             if self.function not in (code.co_name, code.co_qualname):
                 return set()
@@ -55,8 +59,8 @@ class TaskBreakpoint:
         return {line for _, _, line in code.co_lines() if line == self.line}
 
     def applies_to_task(self, task: Task | None) -> bool:
-        """Return whether the breakpoint may stop a task, by the task's number or pedigree (its path from the first
-        task).
+        """Return whether the breakpoint may stop a task. It may be limited to one task, given by number or pedigree
+        (its path from the first task), and to this task's descendants.
         """
         if self.task is None and not self.pedigree:
             return True
@@ -86,9 +90,10 @@ class TaskBreakpoints:
         return bool(self._all) and _MONITORING is None
 
     def replace_breakpoints(self, settings: list[dict[str, Any]], stack_frames: list[FrameType]) -> None:
-        """Replace all breakpoints; those that were there before keep their counts.
+        """Replace all breakpoints. A breakpoint that stays keeps its count of visits.
 
-        `settings`: a dictionary for each breakpoint. `stack_frames`: the frames whose code has already begun.
+        `settings`: a dictionary for each breakpoint. `stack_frames`: the frames of all threads now, whose code has been
+        entered before.
         """
         known = {point.id: point for point in self._all}
         self._all = [known.get(place["id"]) or TaskBreakpoint(place) for place in settings]
@@ -104,14 +109,14 @@ class TaskBreakpoints:
         return found
 
     def monitored_lines(self, code: CodeType) -> frozenset[int]:
-        """Return the lines of a code object for which sys.monitoring calls `Tracer.on_monitored_line` after the trace
-        function.
+        """Return the lines of a code object that sys.monitoring reports to `Tracer.on_monitored_line`, after the trace
+        function has seen them. Empty before Python 3.12.
         """
         return frozenset() if _MONITORING is None else self.breakpoint_lines(code)
 
-    def is_hit(self, frame: FrameType, line: int, task: Task | None) -> bool:
-        """Return whether a breakpoint stops a task at a line; count the visit, and store the breakpoint's number as
-        `last_hit`.
+    def check_for_hit(self, frame: FrameType, line: int, task: Task | None) -> bool:
+        """Count the visit of a line, and return whether a breakpoint stops the task there. If one does, its number is
+        stored as `last_hit`.
         """
         code = frame.f_code
         if line not in self.breakpoint_lines(code):
@@ -130,8 +135,8 @@ class TaskBreakpoints:
     # 3.12: only code that has a breakpoint pays
 
     def _monitor_code(self, stack_frames: list[FrameType]) -> None:
-        """Let sys.monitoring report each code object at its first begin; afterwards only code with a breakpoint is
-        slowed down.
+        """Let sys.monitoring report each code object when it is first entered, so that only code with a breakpoint gets
+        slower. `stack_frames`: frames whose code has been entered before.
         """
         events = _MONITORING.events
         if self._tool is None:
@@ -148,8 +153,8 @@ class TaskBreakpoints:
         _MONITORING.restart_events()
 
     def _on_code_entered(self, code: CodeType, _: int) -> Any:
-        """Switch on the line events of a code object if it has breakpoints, and let sys.monitoring report it no
-        more.
+        """Switch on the line events of a code object if it has breakpoints. Return the value by which sys.monitoring
+        does not report this entry again.
         """
         if self.breakpoint_lines(code):
             _MONITORING.set_local_events(self._tool, code, _MONITORING.events.LINE)

@@ -42,9 +42,10 @@ class FoundCall(NamedTuple):
 
 
 def find_thread_calls(function: str, variable: str) -> list[list[Any]]:
-    """Return [file, line, text] of the calls by which another thread can have ended a wait in `function` on a variable.
+    """Return [file, line, text] for each call by which another thread can have ended a wait. The wait is in asyncio's
+    `function`, on the object in `variable`.
 
-    Calls in plain functions come first: if there are some, those in coroutines are left out.
+    Calls in coroutines are returned only if there are none in plain functions, which threads execute.
     """
     found = _find_calls(RELEASES.get(function, ()), variable)
     return [call.row() for call in [one for one in found if not one.is_in_coroutine] or found][:MOST_CALLS]
@@ -52,8 +53,8 @@ def find_thread_calls(function: str, variable: str) -> list[list[Any]]:
 
 @lru_cache(maxsize=MOST_FILES)
 def find_releasing_calls(function: str, variable: str) -> list[FoundCall] | None:
-    """Return the program's calls that can end a wait in `function` on a variable. None if the variable's name does not
-    lead to such calls, as a `with` or another name may end the wait.
+    """Return the program's calls that can end a wait in asyncio's `function` on the object in `variable`. None if the
+    calls are not known, as the end of a `with` may end the wait, or a call on another name of the object.
     """
     if not function or not variable:
         return None  # under another name
@@ -65,15 +66,15 @@ def find_releasing_calls(function: str, variable: str) -> list[FoundCall] | None
 
 
 def _find_calls(methods: tuple[str, ...], variable: str) -> list[FoundCall]:
-    """Return the program's calls of some methods on a variable.
+    """Return the program's calls of some methods on the object in a variable.
 
-    `variable`: a name or `self.NAME`, of which the last part has to match; empty: any.
+    `variable`: a name or `self.NAME`; only the last part has to match; empty: any object.
     """
     last = variable.rpartition(".")[2]
     return [
         call
         for file in _program_files()
-        for method, receiver, call in method_calls(file)
+        for method, receiver, call in find_method_uses(file)
         if method in methods and (not last or receiver.rpartition(".")[2] == last)
     ]
 
@@ -88,9 +89,9 @@ def _program_files() -> Iterator[str]:
 
 
 @lru_cache(maxsize=MOST_FILES)
-def method_calls(file: str) -> list[tuple[str, str, FoundCall]]:
-    """Return (method, object, call) for each use of a method in a file, also where it is only passed on, as in
-    `Thread(target=ready.set)`.
+def find_method_uses(file: str) -> list[tuple[str, str, FoundCall]]:
+    """Return (method, object, call) for each use of a method in a source file, as text. A method that is only passed on
+    counts, too, as in `Thread(target=ready.set)`.
     """
     tree = parse_file(file)
     return list(_method_calls_below(tree, file, "", False)) if tree is not None else []
@@ -99,8 +100,8 @@ def method_calls(file: str) -> list[tuple[str, str, FoundCall]]:
 def _method_calls_below(
     node: ast.AST, file: str, function: str, is_coroutine: bool
 ) -> Iterator[tuple[str, str, FoundCall]]:
-    """Yield (method, object, call) for each use of a method below a syntax node; `function`: the one that contains
-    it.
+    """Yield (method, object, call) for each use of a method below a syntax node. `function`: the name of the function
+    that contains the node; `is_coroutine`: whether that is an `async def`.
     """
     for child in ast.iter_child_nodes(node):
         name, inside = function, is_coroutine

@@ -20,7 +20,7 @@ CATCHES = ("CancelledError", "BaseException")
 
 
 def find_ignored_cancellations(tasks: list[Task], dead: list[Task]) -> list[dict[str, Any]]:
-    """Return a row for each task that was cancelled, went on, and waits for something that was not cancelled with it.
+    """Return a row for each task that was cancelled, but went on, and now waits for something that was not cancelled.
 
     A row has: `task` (its number), `at` (its line), `caught` (what caught the cancellation, as `_find_handler` returns
     it), `group` (the ending TaskGroup that waits for the task, as `_find_ending_group` returns it) and `is_run_ending`
@@ -70,8 +70,8 @@ def _find_ending_group(awaited_task: Task, tasks: list[Task], dead: list[Task]) 
 
 
 def _describe_error(error: BaseException, dead: list[Task]) -> dict[str, Any]:
-    """Return a row for an error: its words, its line, and number and name of the task that it ended (None if
-    unknown).
+    """Return a row for an error: `words` (its description), `at` (its line) and `task` ([number, name] of the task that
+    it ended, None if unknown). `dead`: the tasks that an exception ended.
     """
     task = next((one for one in dead if find_fatal_exception(one) is error), None)
     return {"words": describe_exception(error), "at": innermost_error_site(error),
@@ -79,7 +79,7 @@ def _describe_error(error: BaseException, dead: list[Task]) -> dict[str, Any]:
 
 
 def _find_handler(frame: FrameType) -> list[Any] | None:
-    """Return the statement that keeps a CancelledError from ending a frame's function, as [file, line, how]. None if
+    """Return [file, line, how] of the statement that keeps a CancelledError from ending a frame's function. None if
     there is none, or if the code is a library's.
 
     `how` is `handles` if the frame's line is in a `try` whose handler does not raise again, or in a `with suppress`. It

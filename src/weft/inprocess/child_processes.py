@@ -19,8 +19,8 @@ def list_child_processes() -> list[list[Any]]:
 
 
 def find_forked_loops() -> Iterator[Any]:
-    """Yield the loops that ran in the parent process when it forked this one. Their tasks here are copies, which never
-    continue.
+    """Yield the loops that the parent process was running when it forked this process. Their tasks here are copies,
+    which never continue.
     """
     forked = False
     for frame in frame_and_callers(sys._current_frames().get(threading.main_thread().ident or 0)):
@@ -31,7 +31,7 @@ def find_forked_loops() -> Iterator[Any]:
 
 
 def is_process_alive(pid: int) -> bool:
-    """Return whether a process is there and has not ended (a zombie has)."""
+    """Return whether a process exists and has not ended. A zombie has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib may never be imported
             return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")

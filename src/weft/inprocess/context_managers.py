@@ -17,16 +17,20 @@ _AENTER, _AWAIT = 1, 6
 
 
 def find_entered_managers(coroutine: object, depth: int = 4) -> Iterator[object]:
-    """Yield the context managers that a suspended coroutine has entered, by the exit methods on its stack.
+    """Yield the context managers that a suspended coroutine has entered. They are found by their exit methods, which
+    Python keeps on the coroutine's stack.
 
-    `depth`: how many generators behind `contextlib.contextmanager` are searched too, one inside the other.
+    `depth`: a manager made by `contextlib.contextmanager` is a generator, which is searched too; up to so many inside
+    one another.
     """
     found = list(_managers_on_stack(coroutine, depth))
     yield from found[:-1] if found and _is_waiting_for_aenter(coroutine) else found
 
 
 def _is_waiting_for_aenter(coroutine: Any) -> bool:
-    """Return whether a coroutine waits for an `__aenter__`; the exit method of its manager is on the stack already."""
+    """Return whether a coroutine waits for an `__aenter__`, so that the last manager on its stack is not
+    entered yet.
+    """
     frame: FrameType | None = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
     if frame is None:
         return False
@@ -36,8 +40,8 @@ def _is_waiting_for_aenter(coroutine: Any) -> bool:
 
 
 def _managers_on_stack(coroutine: object, depth: int) -> Iterator[object]:
-    """Yield the objects whose `__exit__` or `__aexit__` is on a coroutine's stack; `depth`: as in
-    `find_entered_managers`.
+    """Yield the objects whose `__exit__` or `__aexit__` is on a coroutine's stack. `depth`: how many generators behind
+    `contextlib.contextmanager` are searched too, one inside the other.
     """
     stack = gc.get_referents(coroutine)
     for held, above in zip(stack, [*stack[1:], None], strict=True):

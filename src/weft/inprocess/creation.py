@@ -45,7 +45,7 @@ _unknown_threads: dict[int, Creation] = {}
 
 
 def install_creation_hooks() -> None:
-    """Record the creators of threads and works from now on."""
+    """From now on, record who creates each thread, and who gives each function to a thread pool."""
     if hasattr(threading, "_limbo"):
         threading._limbo = _StartingThreads(threading._limbo)
     call_at_import("concurrent.futures.thread", _hook_pool_submissions)
@@ -66,7 +66,7 @@ class _StartingThreads(dict[Any, Any]):
 
 
 def _hook_pool_submissions() -> None:
-    """Record each work that is given to a ThreadPoolExecutor from now on."""
+    """From now on, record who gives a function to a ThreadPoolExecutor, and where."""
     item: Any = sys.modules["concurrent.futures.thread"]._WorkItem
     original = item.__init__
 
@@ -84,8 +84,8 @@ def clear_creations() -> None:
 
 
 def record_creation(thing: object, frame: FrameType) -> None:
-    """Record that the code at `frame` creates a thread or a work (`thing`: the thread, or the work's future). Never
-    raises in the program.
+    """Record that the code at `frame` creates `thing`, a thread, or the future of a function that is given to a thread
+    pool. Never raises in the program.
     """
     try:
         at: FrameType | None = frame
@@ -116,7 +116,9 @@ def creation_or_number(thing: object) -> Creation:
 
 
 def thread_creation(thread_identity: int) -> Creation:
-    """Return the creation of the thread with an identity, including threads that threading does not know."""
+    """Return the creation (number, creator, instruction, time) of the thread with an identity. A thread that threading
+    does not know gets a number at the first call.
+    """
     thread = threading._active.get(thread_identity)  # type: ignore[attr-defined]
     if thread is threading.main_thread():
         return find_creation(thread) or remember_creation(thread, Creation(births.next_number(), None))
@@ -128,7 +130,9 @@ def thread_creation(thread_identity: int) -> Creation:
 
 
 def find_creator(frame: FrameType | None) -> int | None:
-    """Return the number of the task, work or thread that executes `frame` in this thread; None for the main thread."""
+    """Return the number of whatever executes `frame` in the calling thread: an asyncio task, the work of a pool's
+    thread, or the thread itself. None for the main thread.
+    """
     if (task := current_task()) is not None:
         return birth(task).id
     while frame is not None:
@@ -140,14 +144,16 @@ def find_creator(frame: FrameType | None) -> int | None:
 
 
 def is_library_function(frame: FrameType, file_prefix: str, function_name: str) -> bool:
-    """Return whether a frame executes the function with this qualified name, in a file whose path begins with
-    `file_prefix`.
+    """Return whether a frame executes the function with a qualified name, in a file of a library. `file_prefix`: the
+    beginning of the file's path.
     """
     return frame.f_code.co_qualname == function_name and frame.f_code.co_filename.startswith(file_prefix)
 
 
 def find_work_future(frame: FrameType) -> Any:
-    """Return the future of the work that a pool's thread begins in this frame; None if it begins none."""
+    """Return the future of the work (a function given to a thread pool) that a pool's thread begins in this frame. None
+    if it begins none.
+    """
     if is_library_function(frame, POOL_FOLDER, "_WorkItem.run"):
         return getattr(frame.f_locals.get("self"), "future", None)
     return frame.f_locals.get("future") if is_anyio_worker(frame) else None
@@ -164,14 +170,18 @@ def work_function(frame: FrameType) -> Any:
 
 
 def submitted_function(item: Any) -> Any:
-    """Return the function of a work item of a pool; from Python 3.14 on it is stored together with its arguments."""
+    """Return the function that a work item of a thread pool is to call. From Python 3.14 on, the item stores it
+    together with its arguments.
+    """
     function = getattr(item, "fn", None)
     task = getattr(item, "task", None)
     return task[0] if function is None and isinstance(task, tuple) else function
 
 
 def display_name(function: Any) -> str:
-    """Return the name of a function as the program calls it, without `to_thread` and partial around it."""
+    """Return the name of a function as the program calls it. `functools.partial` and the wrapper of `to_thread` are
+    looked through.
+    """
     while isinstance(function, functools.partial):
         inside = isinstance(getattr(function.func, "__self__", None), Context) and function.args
         function = function.args[0] if inside else function.func

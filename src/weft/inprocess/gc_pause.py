@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause Python's garbage collector in a `with` block that makes many objects, which it would search again and
-    again.
+    """Pause Python's garbage collector inside a `with` block that makes many objects. Otherwise it would search them
+    again and again.
     """
     on = gc.isenabled()
     gc.disable()

@@ -41,7 +41,9 @@ MOST_SEARCHED = 200
 
 
 def is_stuck(loops: list[Any], tasks: list[Task], threads: ThreadSnapshot) -> bool:
-    """Return whether nothing can happen any more: no timer, I/O, signal handler or running thread is left."""
+    """Return whether nothing can happen in the program any more: no timer, I/O or signal handler can wake a loop, and
+    no thread runs.
+    """
     running = [loop for loop in loops if loop.is_running()]
     if any(
         not _has_no_io(loop) and threads.find_untimed_wait(getattr(loop, "_thread_id", 0)) is None for loop in running
@@ -77,7 +79,7 @@ def _has_signal_handlers() -> bool:
 
 
 def _has_native_threads() -> bool:
-    """Return whether there are threads that Python does not know: these may call back into the program."""
+    """Return whether there are threads that Python does not know. They may call back into the program at any time."""
     try:
         return len(os.listdir("/proc/self/task")) > len(sys._current_frames())
     except OSError:
@@ -87,7 +89,8 @@ def _has_native_threads() -> bool:
 def describe_awaited_objects(
     tasks: list[Task], threads: ThreadSnapshot, deaths: Iterable[Death]
 ) -> list[dict[str, Any]]:
-    """Return a row for each object that tasks or threads wait for; the wait for a task or a work is not one.
+    """Return a row for each object (lock, queue, future …) that tasks or threads wait for. Tasks, and works of thread
+    pools, are no such objects.
 
     A row has: `kind`, `what` and `state` (type, name and state of the object), `waits` and `at` (numbers and lines of
     those that wait), `inside` (who has entered it by `with`), `has` (who can reach it through variables), `owner` (who
@@ -131,8 +134,8 @@ Rows = dict[int, list[tuple[Any, FrameType]]]
 
 
 def _group_by_object(waits: list[ObjectWait]) -> list[dict[str, Any]]:
-    """Return a row for each object and each asyncio function in which it is awaited, with the numbers and lines of
-    those that wait.
+    """Return a row for each awaited object, with the numbers and lines of the tasks and threads that wait for it. An
+    object that is awaited in several functions of asyncio has a row for each of them.
     """
     found: dict[tuple[int, str], dict[str, Any]] = {}
     for number, thing, what, function, frames in waits:
@@ -164,29 +167,29 @@ class _Holders:
         for number, line in rows.items():
             for coroutine, frame in line:
                 code = frame.f_code
-                self._add(self.callers, (code.co_filename, code.co_name), number)
+                self._append_once(self.callers, (code.co_filename, code.co_name), number)
                 for value in reachable_objects(frame):
                     if id(value) in wanted:
-                        self._add(self.has, id(value), number)
+                        self._append_once(self.has, id(value), number)
                 if coroutine is not None and not code.co_filename.startswith(ASYNCIO):
                     for manager in find_entered_managers(coroutine):
                         for value in (manager, *(value for _, value in own_attributes(manager))):
                             if id(value) in wanted:
-                                self._add(self.inside, id(value), number)
+                                self._append_once(self.inside, id(value), number)
 
     @staticmethod
-    def _add(numbers: dict[Any, list[int]], key: object, number: int) -> None:
-        """Add a number to those of a key, once."""
+    def _append_once(numbers: dict[Any, list[int]], key: object, number: int) -> None:
+        """Append a number to the list `numbers[key]`, unless it is the last one there already."""
         known = numbers.setdefault(key, [])
         if known[-1:] != [number]:
             known.append(number)
 
 
 def _add_releases(row: dict[str, Any], holders: _Holders) -> None:
-    """Add to the row of an awaited object the program's calls that can release the object (`calls`).
+    """Add `calls` to the row of an awaited object: the program's calls that can release it.
 
     `calls` is None if the row shows who has the object, if a task is in a function with such a call, or if several
-    threads run. For a lock or semaphore without an owner by `with`, these tasks become those `inside` it.
+    threads run. For a lock or semaphore without an owner by `with`, the tasks in such functions are stored as `inside`.
     """
     is_known = row["inside"] or row["owner"] or row["deaths"]
     calls = None if is_known else find_releasing_calls(row["function"], row["what"])
@@ -198,7 +201,9 @@ def _add_releases(row: dict[str, Any], holders: _Holders) -> None:
 
 
 def _find_waiting_tasks(tasks: list[Task], rows: dict[int, list[tuple[Any, FrameType]]]) -> Iterator[ObjectWait]:
-    """Yield the waits of tasks for objects; waits for other tasks or works, which the table shows, are left out."""
+    """Yield a wait for each task that waits for an object. A task that waits for other tasks, or for works of a thread
+    pool, is left out: the table of tasks shows these waits. `rows`: the coroutines and frames of each task, by number.
+    """
     for task in tasks:
         waiter, number = getattr(task, "_fut_waiter", None), birth(task).id
         if waiter is None or waiter.done():
@@ -213,9 +218,12 @@ def _find_waiting_tasks(tasks: list[Task], rows: dict[int, list[tuple[Any, Frame
 def _describe_exhausted_pool(
     frames: list[FrameType], waits: set[int], rows: dict[int, list[tuple[Any, FrameType]]]
 ) -> dict[str, Any] | None:
-    """Return a row for the library's object in which a task waits: `kind`, `function` (that the program called), and
-    `holders`: [number, line, variable, type of the part held]. None if there is no such object, or no task holds a
-    part.
+    """Return a row for the library's object, such as a pool of connections, that a task waits for: `kind` (its type),
+    `function` (that the program called) and `holders` ([number, line, variable, type of the part] for each task that
+    holds a part of it). None if there is no such object, or no task holds a part.
+
+    `frames`: of the waiting task, outermost first; `waits`: the numbers of all that wait; `rows`: the frames of all
+    tasks and threads, by number.
     """
     if len(rows) > MOST_SEARCHED:
         return None

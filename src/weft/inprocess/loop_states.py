@@ -24,8 +24,8 @@ BLOCKED_FOR = 0.5
 
 
 def find_round_frame(loop: Any, stack: list[FrameType]) -> tuple[FrameType, list[FrameType]] | None:
-    """Return the frame of a stack in which asyncio's own loop runs its callbacks (`_run_once`), and the frames inside
-    it, innermost first. None if the loop does not run in this stack.
+    """Return (the frame of `_run_once`, in which a loop of asyncio runs its callbacks; the frames inside it, innermost
+    first). None if the loop does not run in this stack.
     """
     for depth, frame in enumerate(stack):
         code = frame.f_code
@@ -40,8 +40,8 @@ def _is_selecting(inside: list[FrameType]) -> bool:
 
 
 def find_lost_wakeups(loops: list[Any], stacks: dict[int, list[FrameType]]) -> list[dict[str, Any]]:
-    """Return a row for each loop that sleeps although a callback is ready: another thread added it without waking the
-    loop.
+    """Return a row for each loop that sleeps although a callback is ready, as another thread added the callback without
+    waking the loop.
 
     A row has: `key` (the loop and its callbacks, to compare two looks), `seconds` (until a timer wakes the loop; None
     if none does), `ready` (rows of the callbacks).
@@ -92,7 +92,7 @@ def _describe_ready_handle(handle: Any) -> dict[str, Any]:
 
 
 def find_blocked_loops(loops: list[Any], stacks: dict[int, list[FrameType]], asleep: set[int]) -> list[dict[str, Any]]:
-    """Return a row for each loop whose thread has been in one callback for a while.
+    """Return a row for each loop whose thread has been in one callback for BLOCKED_FOR seconds or longer.
 
     A row has: `seconds`, `task` (its number; None for a plain callback), `at` (the program's innermost line), `source`
     (that line's text), `library` (the function of a library that it has called), `sleeps` (whether the thread waits
@@ -117,7 +117,7 @@ def find_blocked_loops(loops: list[Any], stacks: dict[int, list[FrameType]], asl
 def _describe_blocked_loop(loop: Any, inside: list[FrameType], seconds: float) -> dict[str, Any]:
     """Return the row of a blocked loop. `inside`: the frames of the callback that it runs, innermost first."""
     task: Task | None = asyncio.current_task(loop)
-    own, library = split_own_frame(inside)
+    own, library = find_own_frame_and_library_call(inside)
     timers = [handle for handle in list(loop._scheduled) if not handle.cancelled()]
     return {
         "seconds": seconds, "task": birth(task).id if task is not None else None, "at": frame_site(own),
@@ -126,9 +126,9 @@ def _describe_blocked_loop(loop: Any, inside: list[FrameType], seconds: float) -
     }  # fmt: skip
 
 
-def split_own_frame(stack: list[FrameType]) -> tuple[FrameType | None, str]:
-    """Return the program's innermost frame of a stack, and the name of the library function that it has called (empty
-    if none).
+def find_own_frame_and_library_call(stack: list[FrameType]) -> tuple[FrameType | None, str]:
+    """Return (the program's innermost frame in a stack, the name of the library function that it has called). The frame
+    is None if there is none; the name is empty if it has called none. `stack`: innermost first.
     """
     depth = next((i for i, frame in enumerate(stack) if not is_library(frame.f_code.co_filename)), len(stack))
     own = stack[depth] if depth < len(stack) else None

@@ -19,9 +19,10 @@ INTERRUPTED_STATUS = 130
 
 
 def run_program(kind: str, target: str, before_start: Callable[[], object]) -> int:
-    """Run a program as the main module until its threads have ended, and return its exit status.
+    """Run a program as the main module, wait until its threads have ended, and return its exit status.
 
-    `kind`: `file`, `-m` or `-c`. `before_start`: is called when everything is prepared.
+    `kind`: `file`, `-m` or `-c`. `target`: the file, module or code. `before_start`: is called when everything is
+    prepared.
     """
     status = 0
     try:
@@ -44,14 +45,18 @@ def run_program(kind: str, target: str, before_start: Callable[[], object]) -> i
 
 
 def strip_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """Return a traceback without Weft's frames at its beginning, as Python prints it without Weft."""
+    """Return a traceback without Weft's frames at its beginning. It is then the one that Python would print without
+    Weft.
+    """
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(births.OWN_FOLDER):
         trace = trace.tb_next
     return trace
 
 
 def prepare_program(kind: str, target: str) -> Callable[[], object]:
-    """Set sys.path, sys.argv and the main module as Python would, and return the function that runs the program."""
+    """Set sys.path, sys.argv and the main module as Python would, and return a function that runs the program. `kind`:
+    `file`, `-m` or `-c`; `target`: the file, module or code.
+    """
     # Python puts the folder of what it was given to run first, here that of Weft's part.
     del sys.path[0]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
@@ -110,7 +115,7 @@ def bind_code(code: types.CodeType, main: types.ModuleType) -> Callable[[], obje
 
 
 def is_source_file(path: str) -> bool:
-    """Return whether a file is source code and not a zip archive."""
+    """Return whether a file is Python source code, and not a zip archive."""
     import zipfile  # only for what is no `.py`
 
     return path.endswith(".py") or not zipfile.is_zipfile(path)

@@ -40,18 +40,18 @@ _CLOSED_MODULES = ("asyncio.", "_asyncio", "uvloop", "selectors", "_contextvars"
 def find_pool_holders(
     frames: list[FrameType], others: dict[int, list[FrameType]]
 ) -> tuple[object, dict[int, tuple[FrameType, str, object]]] | None:
-    """Return the library's object, such as a pool, in which a task waits, and the other tasks that hold a part of this
-    object. None if no task holds a part.
+    """Return (the library's object, such as a pool of connections, for which a task waits; the other tasks that hold a
+    part of it, such as a connection). None if no task holds a part.
 
-    `frames`: those of the task that waits, from the outermost in; `others`: the frames of other tasks, by number. The
-    holders are by number of the task: (frame, name of the variable, part).
+    The second part: task number -> (frame, name of the variable, the part). `frames`: of the waiting task, outermost
+    first; `others`: the frames of the other tasks, by number.
     """
     inner = frames[_own_depth(frames) + 1 :]
     owners = [thing for frame in reversed(inner) if (thing := _library_object(frame)) is not None]
     values = [value for frame in frames for value in frame.f_locals.values()]
     for owner in owners:
         shared = {id(one) for one in _walk_references(values, {id(owner)}, MOST_OBJECTS)} | {id(owner)}
-        parts = {id(part): part for part in _parts_of(owner) if id(part) not in shared}
+        parts = {id(part): part for part in _parts_of_library_object(owner) if id(part) not in shared}
         if not parts:
             continue
         seen = set(shared)
@@ -81,8 +81,8 @@ def _is_waiting_alike(frame: FrameType, frames: list[FrameType]) -> bool:
     return any(frame.f_code is one.f_code and frame.f_lasti == one.f_lasti for one in frames)
 
 
-def _parts_of(owner: object) -> Iterator[object]:
-    """Yield the objects inside a library's object whose types are of the same package."""
+def _parts_of_library_object(owner: object) -> Iterator[object]:
+    """Yield the objects to which a library's object leads, if their types are of the same package."""
     package = type(owner).__module__.partition(".")[0]
     for one in _walk_references([owner], set(), MOST_INSIDE):
         if one is not owner and type(one).__module__.partition(".")[0] == package:
@@ -92,9 +92,10 @@ def _parts_of(owner: object) -> Iterator[object]:
 def _find_variable_leading_to_part(
     frames: list[FrameType], parts: dict[int, object], seen: set[int]
 ) -> tuple[FrameType, str, object] | None:
-    """Return (frame, variable, part) for a variable of some frames that leads to one of the parts; None if none does.
+    """Return (frame, variable, part) for the first variable of some frames through which one of the parts can be
+    reached. None if there is none. `parts`: by id().
 
-    `seen`: the id() of objects that were followed before and are not again; it grows.
+    `seen`: the id() of objects that are not followed again; the objects that are followed here are added.
     """
     inner = frames[max(_own_depth(frames), 0) :]
     for frame in inner:
@@ -107,8 +108,9 @@ def _find_variable_leading_to_part(
 
 
 def find_completing_threads(futures: Iterable[Any], stacks: dict[int, list[FrameType]]) -> dict[int, tuple[int, bool]]:
-    """Return for each future, by its id(), the thread that will complete it and whether the thread works on it now. The
-    thread works on a future that a variable of the thread has; a future in a queue of the thread comes later.
+    """Return which thread will complete each future: id() of the future -> (identity of the thread, whether it works on
+    it now). A thread works on a future that one of its variables has; a future in a queue of the thread comes later.
+    Other futures are left out.
     """
     wanted = {id(future) for future in futures}
     found: dict[int, tuple[int, bool]] = {}
@@ -124,8 +126,8 @@ def find_completing_threads(futures: Iterable[Any], stacks: dict[int, list[Frame
 
 
 def _walk_references(roots: list[object], closed: set[int], limit: int) -> Iterator[object]:
-    """Yield the objects to which some objects lead, nearest first, at most `limit`; those with an id() in `closed` are
-    not followed.
+    """Yield the objects that can be reached from `roots`, nearest first, at most `limit`. Objects whose id() is in
+    `closed` are neither yielded nor followed.
     """
     todo, seen = deque(roots), set[int]()
     while todo and len(seen) < limit:

@@ -37,13 +37,13 @@ def stepped_task(handle: Any) -> Task | None:
 
 
 def _defer_thread_results() -> None:
-    """Make a task always wait for the result of a thread. Python 3.14 hands over quick results at once, without a step
-    of the task.
+    """Change asyncio so that a task always waits for the result of a thread. Without this, Python 3.14 hands over a
+    quick result at once, and the task makes one step less.
     """
     chain = futures._chain_future  # type: ignore[attr-defined]
 
     def chain_outside_loop(source: Any, destination: Any) -> None:
-        """Chain two futures while asyncio believes that this thread runs no loop."""
+        """Connect two futures as asyncio does, but let asyncio believe that this thread runs no loop."""
         running = asyncio._get_running_loop()
         asyncio._set_running_loop(None)  # it asks whether it is called by the loop's own thread
         try:
@@ -70,7 +70,10 @@ class RecordedTurns:
         self._left = Counter(names)
 
     def take_due_handles(self, waiting: list[Any]) -> list[Any]:
-        """Remove from `waiting` the loop's handles whose turn it is, and return them in the order of their turns."""
+        """Remove the handles (callbacks of the loop) whose turn it is from `waiting`, and return them in the order of
+        the record. A handle that the record does not contain is returned at once if it is of I/O; after the record's
+        end all are returned.
+        """
         found = [handle for handle in waiting if self._is_unrecorded_io(handle)]
         waiting[:] = [handle for handle in waiting if handle not in found]
         while self.position < len(self.names):
@@ -90,15 +93,15 @@ class RecordedTurns:
         return found
 
     def _is_unrecorded_io(self, handle: Any) -> bool:
-        """Return whether a handle is a reader or writer that the rest of the record does not contain. Such a handle may
-        run at any time.
+        """Return whether a handle (callback of the loop) is a reader or writer that the rest of the record does not
+        contain. Such a handle may run at any time.
         """
         way = self._name_handle(handle)
         return way.startswith(IO_PREFIX) and not isinstance(handle, asyncio.TimerHandle) and not self._left[way]
 
     def _is_late(self, seconds: float) -> bool:
-        """Return whether other handles have waited for `seconds` for the next handle of the record. False if a timer
-        will still run that next handle.
+        """Return whether the next callback of the record has not come for `seconds`, while others wait for it. False if
+        a timer will still run it.
         """
         if (
             self.waiting_since is None
@@ -146,7 +149,9 @@ class Schedule:
         (self.held_tasks.add if on else self.held_tasks.discard)(task)
 
     def record(self, path: str) -> None:
-        """Record in a file which task makes each step, and which reader, writer or timer runs in between."""
+        """From now on, write into a file which task makes each step, and which reader, writer or timer runs
+        in between.
+        """
         self._file = Path(path).open("w")  # noqa: SIM115 - for as long as the process lives
         self._file.write(json.dumps({"schema": SCHEMA}) + "\n")
         _defer_thread_results()
@@ -159,7 +164,9 @@ class Schedule:
         events.Handle._run = noted  # type: ignore[method-assign, assignment]
 
     def replay(self, path: str) -> None:
-        """Let the tasks make their steps in the order of a recorded file. ValueError for a file of another kind."""
+        """From now on, let the tasks make their steps in the order that a file has recorded. ValueError if it is a file
+        of another kind.
+        """
         self._turns = {
             loop: RecordedTurns(of, self._handle_name, self._is_timer_set) for loop, of in read_schedule(path).items()
         }
@@ -167,12 +174,14 @@ class Schedule:
         run = events.Handle._run
 
         def in_turn(handle: Any) -> Any:
-            return run(handle) if self._may_run_now(handle) else None
+            return run(handle) if self._admit_or_set_aside(handle) else None
 
         events.Handle._run = in_turn  # type: ignore[method-assign, assignment]
 
     def take_over_loop(self, loop: Any) -> None:
-        """Control a loop from its next round on; loops that are not asyncio's own are left alone."""
+        """Control the order of a loop's callbacks from its next round on. A loop that is not asyncio's own is left
+        alone.
+        """
         if loop in self._known or not isinstance(loop, base_events.BaseEventLoop):
             return
         self._known.add(loop)
@@ -194,12 +203,12 @@ class Schedule:
                 setattr(of, name, self._wrap_add_function(loop, getattr(of, name)))
 
     def _wrap_add_function(self, loop: Any, add: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that adds a reader or writer as the loop's own function `add` does, and names its
-        handle.
+        """Return a function that adds a reader or writer as the loop's own function `add` does, and gives its handle a
+        name for the record.
         """
 
         def add_named(fd: Any, callback: Any, *args: Any) -> Any:
-            """Add a reader or writer as the loop does, and name its handle."""
+            """Add a reader or writer as the loop does, and give its handle a name for the record."""
             handle = add(fd, callback, *args)
             if handle is not None and getattr(callback, "__name__", "") != "_read_from_self":  # of threads and signals
                 self._name_io_handle(loop, handle, callback)
@@ -208,7 +217,9 @@ class Schedule:
         return add_named
 
     def _name_io_handle(self, loop: Any, handle: Any, callback: Any) -> str:
-        """Name a reader, writer or timer by its loop, its function and a count, and return the name."""
+        """Give a reader, writer or timer a name for the record, made of its loop, its function and a count. Return the
+        name.
+        """
         kind = f"{IO_PREFIX}{self._loop_number(loop)}.{getattr(callback, '__qualname__', type(callback).__name__)}"
         self._made[kind] += 1
         self._marks[handle] = name = f"{kind}.{self._made[kind]}".replace(" ", "")
@@ -225,8 +236,8 @@ class Schedule:
         return self._loops.setdefault(loop, len(self._loops))
 
     def _handle_name(self, handle: Any) -> str:
-        """Return the name of a handle in records: the pedigree of its task, or its own name; empty
-        for other handles.
+        """Return the name that a handle (callback of the loop) has in the record: the pedigree of its task, or the name
+        of a reader, writer or timer. Empty for other handles.
         """
         task = stepped_task(handle)
         if task is None:
@@ -242,8 +253,8 @@ class Schedule:
             self._file.write(f"{self._loop_number(handle._loop)} {way}\n")
 
     def _order_ready_handles(self, loop: Any) -> None:
-        """Set aside the handles that must not run in a loop's next round, and put the others into the recorded
-        order.
+        """Before a loop's next round, set aside the handles (callbacks) that must not run in it, and put the others
+        into the recorded order.
         """
         if self._file is not None:
             self._file.flush()
@@ -276,8 +287,10 @@ class Schedule:
         task = stepped_task(handle)
         return task is not None and birth(task).id in self.held_tasks
 
-    def _may_run_now(self, handle: Any) -> bool:
-        """Return whether a reader, writer or timer may run now; if not, set it aside until its turn."""
+    def _admit_or_set_aside(self, handle: Any) -> bool:
+        """Return whether a reader, writer or timer may run now. If it may not, it is set aside until its turn in the
+        recorded order.
+        """
         turns = self._turns.get(self._loop_number(handle._loop)) if self._turns is not None else None
         if turns is None or handle not in self._marks:
             return True
@@ -295,8 +308,8 @@ class Schedule:
         return False
 
     def _take_turns(self, turns: RecordedTurns, wanted: list[Any]) -> list[Any]:
-        """Remove from `wanted` the handles whose turn it is, and return them. If the run no longer follows its record,
-        report that, and remove and return all handles.
+        """Remove the handles whose turn it is from `wanted`, and return them. If the run no longer follows its record,
+        report that, and return all handles.
         """
         free = turns.take_due_handles(wanted)
         if wanted and turns.is_lost:
@@ -317,7 +330,7 @@ class Schedule:
         return any(turns.waiting_since is not None for turns in list((self._turns or {}).values()))
 
     def overdue_loops(self) -> list[Any]:
-        """Return the loops that have waited too long for the handle whose turn it is."""
+        """Return the loops in which the callback whose turn it is has not come for too long."""
         return [loop for loop, number in list(self._loops.items())
                 if self._turns is not None and (turns := self._turns.get(number)) is not None
                 and turns.is_overdue]  # fmt: skip

@@ -11,7 +11,7 @@ MOST_LINE_LENGTH = 1 << 16
 
 
 def read_schedule_header(file: IO[Any]) -> dict[str, Any]:
-    """Return the JSON object in the first line of a schedule file; empty if the line holds none."""
+    """Return the JSON object in the first line of a file with a recorded order of steps. Empty if the line has none."""
     try:
         first = json.loads(file.readline(MOST_LINE_LENGTH) or "null")
     except (ValueError, RecursionError):
@@ -20,7 +20,7 @@ def read_schedule_header(file: IO[Any]) -> dict[str, Any]:
 
 
 def explain_refusal(header: dict[str, Any]) -> str:
-    """Return why a file with this header cannot be replayed; empty if it can."""
+    """Return why a recorded order of steps cannot be replayed, by the header of its file. Empty if it can."""
     schema = str(header.get("schema"))
     if not schema.startswith(FAMILY):
         return "`weft tasks --record` did not write this file"
@@ -34,8 +34,8 @@ def explain_refusal(header: dict[str, Any]) -> str:
 
 
 def read_schedule(path: str) -> dict[int, list[str]]:
-    """Return the recorded steps of each loop, in order, by the loop's number. ValueError for a damaged file or one of
-    another kind.
+    """Return the recorded steps: loop number -> names of the loop's steps, in order. ValueError if the file is damaged
+    or of another kind.
     """
     ways: dict[int, list[str]] = {}
     with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 (it is imported by every program)

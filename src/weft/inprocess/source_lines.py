@@ -24,7 +24,9 @@ UNKNOWN = object()
 
 
 def source_position(frame: FrameType) -> Position | None:
-    """Return the source position of the instruction that a frame executes; None if unknown."""
+    """Return the position in the source (lines and columns) of the instruction that a frame executes. None if it is
+    unknown.
+    """
     found = next(islice(frame.f_code.co_positions(), max(frame.f_lasti, 0) // 2, None), None)
     if found is None or None in found:
         return None
@@ -33,8 +35,8 @@ def source_position(frame: FrameType) -> Position | None:
 
 
 def find_method_call(frame: FrameType) -> tuple[str, ast.expr] | None:
-    """Return the method that a frame is calling without arguments, and the expression of its object; None for any other
-    code.
+    """Return (method, expression of its object) for the method that a frame is calling without arguments. None if it
+    does something else.
 
     `self.lock.acquire()` gives ("acquire", `self.lock`); `with self.lock` gives ("with", `self.lock`).
     """
@@ -61,7 +63,7 @@ def _source_text(file: str, position: Position) -> str:
 
 
 def _parse_statement(source: str) -> ast.stmt | None:
-    """Return the syntax tree of a text that is one statement; None if it is not."""
+    """Return the syntax tree of a text that consists of one statement. None if it does not."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError):
@@ -70,7 +72,9 @@ def _parse_statement(source: str) -> ast.stmt | None:
 
 
 def look_up_value(expression: ast.expr, frame: FrameType) -> Any:
-    """Return the value of a name or attribute in a frame; UNKNOWN if that would execute code of the program."""
+    """Return the value of a variable or attribute in a frame. UNKNOWN if it has no value, is another kind of
+    expression, or looking it up could execute code of the program.
+    """
     if isinstance(expression, ast.Name):
         return frame.f_locals.get(expression.id, frame.f_globals.get(expression.id, UNKNOWN))
     if not isinstance(expression, ast.Attribute):
@@ -83,7 +87,7 @@ def look_up_value(expression: ast.expr, frame: FrameType) -> Any:
 
 
 def find_with_objects(frame: FrameType) -> Iterator[Any]:
-    """Yield the objects that a frame has entered by `with` and is certainly still inside."""
+    """Yield the objects that a frame has entered by a `with` statement and has certainly not left."""
     at = source_position(frame)
     if at is None:
         return
@@ -94,7 +98,7 @@ def find_with_objects(frame: FrameType) -> Iterator[Any]:
 
 
 def _enclosing_with_blocks(file: str, line: int, column: int) -> list[ast.With]:
-    """Return the `with` statements of the same function whose bodies contain a position, outermost first."""
+    """Return the `with` statements of one function that have a position inside their bodies, outermost first."""
     at: ast.AST | None = parse_file(file)
     found: list[ast.With] = []
     while at is not None:
@@ -117,7 +121,9 @@ def _is_position_in_node(node: ast.AST, line: int, column: int) -> bool:
 
 
 def _is_unchanged_in_body(expression: ast.expr, body: list[ast.stmt]) -> bool:
-    """Return whether no statement of a body assigns to a part of the expression or calls its `release`."""
+    """Return whether an expression still means the same object at the end of a `with`: no statement of `body` assigns
+    to a part of the expression, or calls its `release`.
+    """
     parts = {ast.unparse(part) for part in ast.walk(expression) if isinstance(part, ast.expr)}
     for node in (one for statement in body for one in ast.walk(statement)):
         if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Load):

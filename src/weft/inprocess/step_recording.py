@@ -53,15 +53,15 @@ class StepRecording:
         sample.close()
 
     def _install_c_hooks(self, *asyncio_objects: Any) -> Any:
-        """Pass objects of asyncio to the C part, which begins to record; return its replacement of `Handle._run`, None
-        if it needs none.
+        """Pass objects of asyncio to the C part, which begins to record. Return the C part's replacement of
+        `Handle._run`, None if it needs none.
         """
         self._given = asyncio_objects  # C does not own them
         return self._code.weft_steps((ctypes.py_object * len(asyncio_objects))(*asyncio_objects))
 
     def _site_number(self, code: CodeType, lasti: int) -> int:
-        """Return the number of the instruction that created a task; at its first use, write its definition to the
-        record.
+        """Return the number that the record has for an instruction that created a task. At its first use, the
+        definition of the number is written to the record. `lasti`: the offset of the instruction in `code`.
         """
         if (code, lasti) not in self._sites:
             if code not in self._codes:
@@ -85,7 +85,9 @@ class StepRecording:
 
 @contextmanager
 def pretend_loop_runs(sample: SampleTask) -> Iterator[None]:
-    """Let asyncio believe that the sample's loop runs in this thread: from Python 3.14 on, steps need that."""
+    """Let asyncio believe, inside a `with` block, that the loop of `sample` runs in this thread. From Python 3.14 on, a
+    step of a task needs that.
+    """
     before = asyncio._get_running_loop()
     asyncio._set_running_loop(sample)  # type: ignore[arg-type]
     try:
@@ -99,14 +101,14 @@ _recordings: list[StepRecording] = []
 
 
 def record_steps(library: str) -> None:
-    """Record the steps of all asyncio tasks from now on. OSError or AttributeError if this asyncio is not as
+    """Record the steps of all asyncio tasks from now on. OSError or AttributeError if this version of asyncio is not as
     expected.
     """
     _recordings.append(StepRecording(library))
 
 
 def encode_unsigned(value: int) -> bytes:
-    """Return a number as a varint of 7 bits a byte, as definitions in a record hold it."""
+    """Return a number as a varint with 7 bits in each byte, the form in which records have numbers."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

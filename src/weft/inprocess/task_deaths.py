@@ -47,9 +47,9 @@ class TaskDeaths:
         self.is_catching = False
 
     def start_catching(self, exception_name: str, tasks: list[Task]) -> None:
-        """Report the deaths of these tasks and of all tasks created later.
+        """From now on, report each task that ends by an exception, both of these tasks and of tasks created later.
 
-        `exception_name`: the class to catch, with its subclasses; all if empty.
+        `exception_name`: the class to report, with its subclasses; empty for all.
         """
         if not self.is_catching:
             self.is_catching = True
@@ -67,7 +67,9 @@ class TaskDeaths:
             task.add_done_callback(self._on_task_done)
 
     def _on_task_done(self, task: Task) -> None:
-        """Call `on_death` if a task ended by an exception of the caught class."""
+        """Call `on_death` if a task has ended by an exception of the class that is to be reported. asyncio calls this
+        at the end of each task.
+        """
         error = find_cancellation(task) or find_fatal_exception(task)
         if error is None or not self.is_catching or not isinstance(task, asyncio.Task):
             return
@@ -112,8 +114,8 @@ def exception_frames(task: Task) -> list[FrameType]:
 
 
 def innermost_error_site(error: BaseException) -> list[Any] | None:
-    """Return [file, line, function] of the innermost line of the program that an exception has passed; None if there is
-    none.
+    """Return [file, line, function] of the innermost line of the program's own code in an exception's traceback. None
+    if there is none.
     """
     trace, found = error.__traceback__, []
     while trace is not None:
@@ -140,8 +142,8 @@ def find_dead_tasks() -> list[Task]:
 
 
 def describe_dead_task(task: Task) -> Death:
-    """Return in words what ended a task that is still referenced, at which line, and which objects its frames could
-    reach.
+    """Return a Death for a task that an exception has ended: in words what ended it, at which line, and which objects
+    its frames could reach.
     """
     error = find_fatal_exception(task)
     assert error is not None
@@ -160,7 +162,9 @@ class UnretrievedErrors:
             yield death._replace(reached=frozenset(id(one) for ref in refs if (one := ref()) is not None))
 
     def install(self) -> None:
-        """Note each error from now on, before the loop handles it as always."""
+        """From now on, store each error that asyncio reports to a loop's exception handler. The loop handles it
+        afterwards as always.
+        """
         original = base_events.BaseEventLoop.call_exception_handler
 
         def call_exception_handler(loop: Any, context: dict[str, Any]) -> None:
@@ -171,8 +175,8 @@ class UnretrievedErrors:
         base_events.BaseEventLoop.call_exception_handler = call_exception_handler  # type: ignore[method-assign, assignment]
 
     def _note_error(self, context: dict[str, Any]) -> None:
-        """Store the error that asyncio passes to a loop's handler; the objects that its frames reach are stored as weak
-        references.
+        """Store the error that asyncio reports to a loop's exception handler. The objects that the error's frames reach
+        are stored as weak references. `context`: the dictionary that the handler gets.
         """
         error, task, handle = context.get("exception"), context.get("future"), context.get("handle")
         task = context.get("task", task)

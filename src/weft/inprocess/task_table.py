@@ -51,14 +51,16 @@ class TaskWalk(NamedTuple):
 
 
 def walk_tasks(tasks: list[Task]) -> TaskWalk:
-    """Return number, parent, creation, call stack and activity of all tasks, read by the C part if it is in use."""
+    """Return the number, parent, creation, call stack and activity of all tasks, as columns sorted by number. The C
+    part reads them if it is in use.
+    """
     if (fast := births.c_task_walker()) is not None:
         return TaskWalk(*fast(tasks))
     known: dict[tuple[tuple[int, int], ...], int] = {}
     spots: list[tuple[InstructionOffset, ...]] = []
 
     def spot_index(line: tuple[InstructionOffset, ...]) -> int:
-        """Return the index of a call stack in `spots`; it is added at its first use."""
+        """Return the index that a call stack has in `spots`. A new call stack is added there."""
         at = known.setdefault(tuple((id(code), lasti) for code, lasti in line), len(spots))
         if at == len(spots):
             spots.append(line)
@@ -76,7 +78,9 @@ def walk_tasks(tasks: list[Task]) -> TaskWalk:
 
 
 def task_activity(task: Task, has_frame: bool) -> int:
-    """Return what a task does: RUNS, NEW, READY, or ASK if it waits. `has_frame`: whether its coroutine has a frame."""
+    """Return what a task does: RUNS, NEW, READY (about to continue), or ASK if it waits. `has_frame`: whether its
+    coroutine has a frame.
+    """
     coro: Any = task.get_coro()
     if getattr(coro, "cr_running", False) or getattr(coro, "gi_running", False):
         return RUNS
@@ -110,8 +114,8 @@ class _CallStacks:
         return None if site is None else self._sites.setdefault(tuple(site), len(self._sites))
 
     def inner_site_index(self, stack_index: int) -> int | None:
-        """Return the index of the innermost site (file, line, function) of the program's code in a call stack, or else
-        of the innermost of all; None for an empty stack.
+        """Return the index of the site (file, line, function) at which a call stack is: the innermost one of the
+        program's own code, or else the innermost of all. None for an empty stack.
         """
         if stack_index not in self._at:
             spots = self._spots[stack_index]
@@ -124,16 +128,16 @@ class _CallStacks:
         return self.site_index(instruction_site(*self._spots[stack_index][0])) if self._spots[stack_index] else None
 
     def frame_to_inspect(self, stack_index: int) -> tuple[str, int] | None:
-        """Return the function and depth of the frame whose variables tell what the task waits for; None if none has to
-        be read.
+        """Return (function, depth) of the frame whose variables show what a task with this call stack waits for. None
+        if no variables have to be read.
         """
         if stack_index not in self._asks:
             self._asks[stack_index] = find_frame_to_inspect([code for code, _ in self._spots[stack_index]])
         return self._asks[stack_index]
 
     def describe_wait(self, task: Task, stack_index: int, timers: Callable[[], Timers]) -> dict[str, object] | None:
-        """Return the wait of a task as waits.describe_wait does. Equal waits of tasks with the same call stack are
-        computed once.
+        """Return the wait of a task as a dictionary, as `waits.describe_wait` does. For tasks that have the same call
+        stack and wait for the same object, it is computed only once.
         """
         if self.is_detailed:
             return describe_wait(task, task_frames(task), timers, is_detailed=True)
@@ -150,8 +154,8 @@ class _CallStacks:
         return self._alike[key]
 
     def _awaited_lock(self, task: Task, depth: int) -> object:
-        """Return the lock that a task waits for. One frame is read for each lock: its list of waiters serves for the
-        other tasks.
+        """Return the lock that a task waits for. The lock's own list of waiters then answers for all other tasks, so
+        that one frame is read for each lock. `depth`: of the frame of `Lock.acquire`.
         """
         waiter = id(getattr(task, "_fut_waiter", None))
         if waiter not in self._locks:
@@ -161,7 +165,9 @@ class _CallStacks:
         return self._locks[waiter]
 
     def future_wait_index(self, stack_index: int) -> int:
-        """Return the index of a wait at a call stack for a future that no task completes."""
+        """Return the index, among the table's waits, of a wait at this call stack for a future that no task
+        completes.
+        """
         if stack_index not in self._plain:
             kind = future_wait_kind([code for code, _ in self._spots[stack_index]])
             self._plain[stack_index] = self.wait_index(
@@ -170,7 +176,9 @@ class _CallStacks:
         return self._plain[stack_index]
 
     def task_wait_index(self, stack_index: int, *, free: bool) -> int:
-        """Return the index of a wait at a call stack for one task. `free`: whether something else may end it too."""
+        """Return the index, among the table's waits, of a wait at this call stack for one task. `free`: whether a timer
+        may end the wait, too.
+        """
         if (stack_index, free) not in self._awaits:
             self._awaits[stack_index, free] = self.wait_index(
                 "await", self.inner_site_index(stack_index), one=False, free=free, what=""
@@ -189,11 +197,11 @@ def build_task_columns(
     timers: Callable[[], Timers],
     thread_wait: Callable[[Task], dict[str, object] | None],
 ) -> dict[str, Any]:
-    """Return the table of all tasks as columns.
+    """Return the table of all tasks as columns, by name; sites and waits are given by index.
 
     `threads_of_running`: the thread of each running task, by the task's id(). `running_frame`: returns the frame that a
-    running task executes. `timers`: returns the timers of all loops. `thread_wait`: returns what a running task waits
-    for with its whole thread.
+    running task executes. `timers`: returns the timers of all loops. `thread_wait`: returns the wait of a running task
+    that blocks its whole thread.
     """
     with gc_paused():
         rows, sites = walk_tasks(tasks), dict[tuple[object, ...], int]()
@@ -242,14 +250,18 @@ def build_task_columns(
     }  # fmt: skip
 
 
-def _add_inspected_wait(wait: dict[str, Any], task_index: int, shapes: _CallStacks, targets: dict[int, object]) -> int:
-    """Add the numbers of the awaited tasks to `targets`, and return the index of a wait that was read from
-    variables.
+def _add_inspected_wait(
+    wait: dict[str, Any], task_index: int, call_stacks: _CallStacks, targets: dict[int, object]
+) -> int:
+    """Add the wait of a task, which was found by looking at variables, to the table's waits, and return its index
+    there. The numbers of the awaited tasks are stored in `targets[task_index]`: one number, or a list of several.
+
+    `call_stacks`: has the table's waits and sites so far.
     """
     if wait["tasks"]:
         targets[task_index] = wait["tasks"] if len(wait["tasks"]) > 1 else wait["tasks"][0]
-    place = shapes.site_index(wait["site"])
-    return shapes.wait_index(wait["kind"], place, one=wait["one"], free=wait["free"], what=wait["what"])
+    place = call_stacks.site_index(wait["site"])
+    return call_stacks.wait_index(wait["kind"], place, one=wait["one"], free=wait["free"], what=wait["what"])
 
 
 class TimedTasks(NamedTuple):
@@ -260,7 +272,9 @@ class TimedTasks(NamedTuple):
 
 
 def _find_timed_tasks(rows: TaskWalk, timers: Callable[[], Timers]) -> TimedTasks:
-    """Return the tasks that a timer ends or releases from their wait; empty if no task waits for another one."""
+    """Return the numbers of the tasks that a timer ends, and of the tasks that a timer releases from their wait. Both
+    are empty if no task waits for another one. `timers`: returns the timers of all loops.
+    """
     if not any(how > 0 for how in rows.how):
         return TimedTasks()
     known = timers()
@@ -273,7 +287,9 @@ def _find_timed_tasks(rows: TaskWalk, timers: Callable[[], Timers]) -> TimedTask
 
 
 def find_given_names(tasks: list[Task]) -> dict[int, str]:
-    """Return the tasks' names that the program gave, by position; asyncio's own `Task-N` are left out."""
+    """Return the names that the program itself gave to tasks: position in `tasks` -> name. asyncio's own names,
+    `Task-N`, are left out.
+    """
     found = {}
     for i, task in enumerate(tasks):
         name = task.get_name()

@@ -35,7 +35,9 @@ class ThreadCallback:
         self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_pending_call)
 
     def request_call(self) -> None:
-        """Request one call of the callback in the thread; any thread may request it."""
+        """Request that the callback is called in the thread, as soon as the thread executes Python. Any thread may
+        request it. Several requests in a row may cause only one call.
+        """
         if self._tool is not None:
             return
         self._tool = find_free_tool_id() if sys.version_info >= (3, 14) else None
@@ -56,15 +58,14 @@ class ThreadCallback:
         return 0
 
     def _make_listener(self, name: str, event: str) -> Callable[..., None]:
-        """Return the function that sys.monitoring calls at an event; it calls the callback at the first event in the
-        thread.
+        """Return a function for sys.monitoring that calls the callback at the next event in the thread.
 
-        `name`: of the event; `event`: what a trace function calls it.
+        `name`: the event of sys.monitoring; `event`: the name that a trace function has for it.
         """
         has_value = name in ("PY_RETURN", "PY_YIELD")
 
         def call_in_thread(_: CodeType, *told: Any) -> None:
-            """Call the callback if this is the awaited thread, and stop listening."""
+            """Call the callback if this is the thread in which it is to be called, and stop listening."""
             if self._tool is not None and _thread.get_ident() == self._thread:
                 tool, self._tool = self._tool, None
                 _MONITORING.set_events(tool, 0)
@@ -74,8 +75,9 @@ class ThreadCallback:
         return call_in_thread
 
     def _call_at_event(self, frame: FrameType, event: str, value: object) -> None:
-        """Call the callback; if that has installed a trace function, pass this event to it, unless another one had it
-        already.
+        """Call the callback with `frame`. If it installs a trace function, pass this event on to that function: Python
+        itself passes only later events. Nothing is passed on if a trace function had been installed before, and so has
+        had the event.
         """
         had = sys.gettrace() is not None and (event == "call" or frame.f_trace is not None)
         self._callback(frame)

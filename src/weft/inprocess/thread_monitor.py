@@ -41,8 +41,8 @@ class ThreadMonitor:
     # Who waits
 
     def find_sleeping_threads(self) -> set[int]:
-        """Return the identities of the threads that sleep, after a look for SETTLE_TIME; empty at once if no thread
-        waits for anything.
+        """Return the identities of the threads that sleep. They are watched for SETTLE_TIME seconds, unless no thread
+        waits for anything: then the result is empty at once.
         """
         if not any(
             find_thread_wait(frame_and_callers(top))
@@ -53,14 +53,14 @@ class ThreadMonitor:
         return self.find_threads_that_do_not_run()
 
     def find_threads_that_do_not_run(self) -> set[int]:
-        """Return the identities of the threads that have slept through SETTLE_TIME, whatever they wait for."""
+        """Return the identities of the threads that have slept for SETTLE_TIME seconds, for which this call waits."""
         self._asked.find_sleeping_since_last_call()
         time.sleep(SETTLE_TIME)
         return self._asked.find_sleeping_since_last_call()
 
     def find_idle_threads(self) -> set[int] | None:
-        """Return the identities of the threads that have slept since the last call; None if a loop or the main thread
-        is active.
+        """Return the identities of the threads that have slept since the last call. None if a loop or the main thread
+        has something to do.
         """
         if self.is_active(set(sys._current_frames())):  # what the system counts is read only where that matters
             return None
@@ -68,8 +68,8 @@ class ThreadMonitor:
         return None if self.is_active(asleep) else asleep
 
     def is_active(self, asleep: set[int]) -> bool:
-        """Return whether a loop or the main thread has something to do. `asleep`: the threads that have not run for a
-        while.
+        """Return whether a loop has something to do, or, without a running loop, the main thread. `asleep`: the
+        identities of the threads that have not run for a while.
         """
         tops = sys._current_frames()
 
@@ -86,8 +86,8 @@ class ThreadMonitor:
     # What is reported
 
     def thread_columns(self, threads: ThreadSnapshot) -> dict[str, Any]:
-        """Return the table's columns `threads` (the rows of all threads) and `above` (for each task whose loop's thread
-        is blocked, the number of the task or thread that blocks it).
+        """Return two columns of the table: `threads`, the rows of all threads, and `above`, which has for each task in
+        a blocked loop the number of the task or thread that blocks the loop.
         """
         above = threads.blockers_by_loop() if self._has_rows else {}
         tasks = self._tasks() if above else []
@@ -116,8 +116,8 @@ class ThreadMonitor:
 
 
 def is_loop_busy(loop: Any) -> bool:
-    """Return whether a loop has something to do, now or by a timer. A loop that is not asyncio's own always counts as
-    busy.
+    """Return whether a loop has something to do, now or when a timer is due. A loop that is not asyncio's own always
+    counts as busy.
     """
     if not loop.is_running():
         return False

@@ -86,7 +86,8 @@ class ThreadSnapshot:
     # What there is
 
     def _running_entry(self, ident: int) -> ThreadEntry | None:
-        """Return the entry of a thread, or of the work that it executes; `ident`: the thread's identity.
+        """Return the table's entry for a thread, or for the work (function given to a pool) that it executes. `ident`:
+        the thread's identity.
 
         None for an idle thread of a pool, and for the main thread while it only runs a loop.
         """
@@ -112,7 +113,9 @@ class ThreadSnapshot:
         )
 
     def _frames_outside_loop(self, ident: int, stack: list[FrameType]) -> list[FrameType]:
-        """Return a thread's frames outside the loop that it runs; the frames inside belong to tasks."""
+        """Return the frames of a thread that belong to no task. If the thread runs a loop, these are the frames that
+        the loop's callback has called. `stack`: innermost first.
+        """
         if not self._runs_loop(ident):
             return stack
         last = max((i for i, f in enumerate(stack) if f.f_code.co_filename.startswith(ASYNCIO)), default=-1)
@@ -128,8 +131,8 @@ class ThreadSnapshot:
         return loop is not None and loop.is_running()
 
     def _is_main_thread_listed(self, ident: int) -> bool:
-        """Return whether the main thread has a row: if other threads run and it has no loop, or if it is blocked in a
-        callback of its loop.
+        """Return whether the main thread has a row in the table. It has one if other threads run and it has no loop, or
+        if it is blocked outside of tasks.
         """
         if ident in self.current:
             return False
@@ -137,7 +140,9 @@ class ThreadSnapshot:
         return not alone or self.find_untimed_wait(ident) is not None
 
     def _queued_entries(self) -> Iterator[ThreadEntry]:
-        """Yield the works that pools have not begun; their queues are read through the garbage collector."""
+        """Yield an entry for each work (function given to a pool) that no thread has begun. The queues of the pools are
+        found through the garbage collector.
+        """
         module: Any = sys.modules.get("concurrent.futures.thread")
         if module is None:
             return
@@ -151,7 +156,9 @@ class ThreadSnapshot:
                     )
 
     def _finished_entries(self) -> list[ThreadEntry]:
-        """Return the works that have finished while a task that waits for them has not been resumed yet."""
+        """Return an entry for each work (function given to a pool) that has finished, while the task that waits for it
+        has not been resumed yet.
+        """
         found = {}
         for task in self._tasks:
             source = find_executor_future(getattr(task, "_fut_waiter", None))
@@ -161,7 +168,9 @@ class ThreadSnapshot:
         return list(found.values())
 
     def _set_anyio_parents(self) -> None:
-        """Make the task that waits for a work of anyio the parent of the work."""
+        """Store as the parent of each work of anyio the task that waits for it, as anyio does not show who
+        created it.
+        """
         for i, entry in enumerate(self.entries):
             if entry.kind != "work" or not asyncio.isfuture(entry.thing) or entry.creation.parent != 0:
                 continue
@@ -177,13 +186,15 @@ class ThreadSnapshot:
     # Who waits for whom
 
     def find_untimed_wait(self, ident: int) -> ThreadWait | None:
-        """Return what a sleeping thread waits for without a time limit; None if it has run a moment ago or may go on by
-        itself.
+        """Return what a sleeping thread waits for without a time limit. None if the thread has just run, or if its wait
+        may end by itself.
         """
         return find_untimed_wait(ident, self.stacks.get(ident, []), self._asleep)
 
     def is_every_thread_waiting(self) -> bool:
-        """Return whether no thread makes progress: each waits asleep, has no work, or runs a loop."""
+        """Return whether no thread makes progress. Each thread must wait without a time limit, be idle in a pool, or
+        run a loop; and no work may be finished or about to begin.
+        """
         told = {entry.ident: entry for entry in self.entries}
         for ident, stack in self.stacks.items():
             idle = ident not in told and any(_is_pool_worker_loop(frame) for frame in stack)
@@ -193,14 +204,16 @@ class ThreadSnapshot:
         return not any(entry.state == "done" or self._describe_pool_wait(entry.queue)["free"] for entry in others)
 
     def find_object_waits(self) -> Iterator[ObjectWait]:
-        """Yield the waits of threads for objects that have no row in the table, such as locks and queues."""
+        """Yield the waits of threads for objects such as locks and queues, which have no row in the table."""
         for ident in self.stacks:
             block, number = self.find_untimed_wait(ident), self.find_executed_number(ident)
             if block is not None and number is not None and not any(map(self._find_number_of, block.others)):
                 yield ObjectWait(number, block.thing, block.what, "", self.stacks[ident][::-1])
 
     def blockers_by_loop(self) -> dict[int, int]:
-        """Return, by the id() of each loop whose thread is blocked, the number of the task or thread that blocks it."""
+        """Return who blocks each loop: id() of the loop -> number of the task or thread that blocks the loop's thread.
+        Loops that are not blocked are left out.
+        """
         found = {}
         for ident, loop in self._loops.items():
             if (
@@ -212,21 +225,23 @@ class ThreadSnapshot:
         return found
 
     def find_executed_number(self, ident: int) -> int | None:
-        """Return the number in the table of the task, work or thread that a thread executes; None if it has none."""
+        """Return the table's number of the task, work or thread that a thread executes. None if it has no number.
+        `ident`: the thread's identity.
+        """
         if ident in self.current:
             return birth(self.current[ident]).id
         entry = self._by_ident.get(ident)
         return entry.creation.id if entry is not None else None
 
     def describe_task_wait(self, task: Task) -> dict[str, object] | None:
-        """Return what a running task waits for with its whole thread, in the form of waits.describe_wait; None if it
-        does not.
+        """Return the wait of a running task that blocks its whole thread, in the form of `waits.describe_wait`. None if
+        it does not block it.
         """
         ident = next((ident for ident, one in self.current.items() if one is task), 0)
         return self._describe_thread_wait(ident, self.stacks[ident]) if ident else None
 
     def _describe_entry_wait(self, entry: ThreadEntry) -> dict[str, object] | None:
-        """Return what a running thread or work waits for: its loop, or what its innermost frames show; None if it does
+        """Return what a running thread or work waits for: its loop, or what its innermost frames show. None if it does
         not wait.
         """
         if self._runs_loop(entry.ident):
@@ -248,8 +263,8 @@ class ThreadSnapshot:
                 "site": frame_site(innermost_frame(stack[::-1]))}  # fmt: skip
 
     def _find_number_of(self, thing: Any) -> int | None:
-        """Return the number of a thread, a work, or the task behind a future of run_coroutine_threadsafe(); None for
-        other objects.
+        """Return the table's number of a thread, of a pool's work, or of the task behind a future of
+        run_coroutine_threadsafe(). None for other objects.
         """
         if isinstance(thing, threading.Thread):
             return self.find_executed_number(thing.ident or 0)
@@ -258,14 +273,14 @@ class ThreadSnapshot:
         for task in self._tasks:
             if any(
                 read_closure_variable(callback, "destination") is thing
-                for callback in _find_callbacks(task, "_call_set_state")
+                for callback in _find_callbacks_named(task, "_call_set_state")
             ):
                 return birth(task).id
         return self._find_blocker_of_unborn_task(thing)
 
     def _find_blocker_of_unborn_task(self, future: object) -> int | None:
-        """Return the number of the task or thread that blocks a loop which has not yet created the task of a
-        run_coroutine_threadsafe() future; else None.
+        """Return who keeps the task of a run_coroutine_threadsafe() future from being created: the number of the task
+        or thread that blocks the loop. None if no loop is about to create the task, or the loop is not blocked.
         """
         for ident, loop in self._loops.items():
             for handle in list(getattr(loop, "_ready", ())):
@@ -274,10 +289,10 @@ class ThreadSnapshot:
         return None
 
     def find_lock_holder(self, lock: object, asking_thread: int) -> int | None:
-        """Return the number of the task or thread that holds a lock; None if unknown, or if it is `asking_thread`
-        itself.
+        """Return the number of the task or thread that holds a lock. None if that is unknown, or is the thread
+        `asking_thread` itself.
 
-        An RLock knows its thread; for other locks, whoever has entered the lock by `with` holds it.
+        An RLock knows its thread. Any other lock is held by whoever has entered it by `with`.
         """
         if (ident := rlock_owner(lock)) is not None:
             return self.find_executed_number(ident) if ident != asking_thread else None
@@ -290,7 +305,9 @@ class ThreadSnapshot:
         return None
 
     def _describe_pool_wait(self, queue: object) -> dict[str, object]:
-        """Return the wait of a work that has not begun: for one of the works that occupy all threads of its pool."""
+        """Return the wait of a work that no thread has begun: it waits until one of the works that occupy all threads
+        of its pool ends. `queue`: the pool's queue that contains the work.
+        """
         module: Any = sys.modules["concurrent.futures.thread"]
         idents = [thread.ident for thread, of in list(module._threads_queues.items()) if of is queue]
         workers = [self._by_ident.get(ident) for ident in idents if ident in self.stacks]
@@ -306,7 +323,7 @@ class ThreadSnapshot:
         return [self._entry_as_row(entry) for entry in self.entries]
 
     def _entry_as_row(self, entry: ThreadEntry) -> dict[str, Any]:
-        """Return the row of a thread or work as a dictionary for the debugger."""
+        """Return the table's row for a thread, or for the work of a pool, as a dictionary for the debugger."""
         known, wait = entry.creation, None
         if entry.state == "running":
             wait = self._describe_entry_wait(entry)
@@ -324,7 +341,7 @@ class ThreadSnapshot:
 
 
 def strip_threading_frames(stack: list[FrameType]) -> list[FrameType]:
-    """Return a thread's frames without the frames of threading that begin it."""
+    """Return a thread's frames without its outermost ones, in which the module threading starts the thread."""
     ends = len(stack)
     while ends and is_library_function(stack[ends - 1], threading.__file__, stack[ends - 1].f_code.co_qualname):
         ends -= 1
@@ -341,15 +358,17 @@ def _is_in_sync_library(frame: FrameType) -> bool:
 
 
 def _pool_capacity(frame: FrameType) -> int:
-    """Return how many threads a pool may have, from a frame of any of its threads; 0 for other frames."""
+    """Return how many threads a pool may have. `frame`: the frame in which a thread of the pool takes works; 0 for
+    other frames.
+    """
     if not is_library_function(frame, POOL_FOLDER, "_worker"):
         return 0
     pool = frame.f_locals["executor_reference"]()
     return int(getattr(pool, "_max_workers", 0))
 
 
-def _find_callbacks(future: object, name: str) -> Iterator[Any]:
-    """Yield the callbacks of a future whose function has a name."""
+def _find_callbacks_named(future: object, function_name: str) -> Iterator[Any]:
+    """Yield the callbacks registered on a future, but only functions with the name (`__name__`) `function_name`."""
     for callback, *_ in getattr(future, "_callbacks", None) or ():
-        if getattr(callback, "__name__", "") == name:
+        if getattr(callback, "__name__", "") == function_name:
             yield callback

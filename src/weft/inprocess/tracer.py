@@ -61,10 +61,11 @@ class Tracer:
     # What the debugger wants
 
     def resume(self, movement: str, task: Task | None, frame: FrameType | None, *, into_child: bool) -> None:
-        """Prepare tracing so that `task` continues by `movement` (`step`, `next`, `finish` or `continue`).
+        """Prepare tracing so that `task` stops again after a `step`, `next` or `finish`. For the movement `continue`,
+        end the tracing of tasks.
 
-        `frame`: where this thread is stopped, None if it is not a thread of the program. `into_child`: step into the
-        next task that `task` creates.
+        `frame`: where the calling thread is stopped, None if it is not a thread of the program. `into_child`: stop in
+        the next task that `task` creates.
         """
         self.movement, self.traced_task, self.is_stepping_into_child = movement, task, into_child
         self._joining = None
@@ -90,7 +91,7 @@ class Tracer:
         return self.breakpoints.needs_tracing or self.watchpoints.is_active
 
     def must_trace_frame(self, frame: FrameType) -> bool:
-        """Return whether breakpoints or watchpoints need the lines of a frame, whichever task runs them."""
+        """Return whether breakpoints or watchpoints must see each line of a frame, whichever task executes it."""
         if self.watchpoints.is_active and not is_library(frame.f_code.co_filename):
             return True
         return self.breakpoints.needs_tracing and bool(self.breakpoints.breakpoint_lines(frame.f_code))
@@ -105,7 +106,9 @@ class Tracer:
         self._main_thread_callback.request_call()
 
     def _on_main_thread_interrupted(self, frame: FrameType) -> None:
-        """Install the trace function in the main thread, which is between two instructions of `frame`."""
+        """Install the trace function in the main thread, and on the frames there that need it. The main thread calls
+        this between two instructions of `frame`.
+        """
         task = self.traced_task
         if self.is_tracing_all:
             self.trace_frames(frame_and_callers(frame))
@@ -121,7 +124,7 @@ class Tracer:
             self.trace_at_resumption(task, True)
 
     def trace_frames(self, frames: Iterable[FrameType]) -> None:
-        """Trace the lines of those of the frames whose lines breakpoints or watchpoints need."""
+        """Trace the lines of all frames in which breakpoints or watchpoints need that."""
         for frame in frames:
             if self.must_trace_frame(frame):
                 frame.f_trace = self.trace_frame_event
@@ -137,8 +140,8 @@ class Tracer:
             at = at.f_back
 
     def trace_at_resumption(self, task: Task, in_this_thread: bool) -> None:
-        """Trace the thread of a task from the moment on at which the task continues. `in_this_thread`: whether this is
-        a thread of the program.
+        """Trace the thread of a task as soon as the task continues. `in_this_thread`: whether the calling thread is one
+        of the program.
         """
         loop = task.get_loop()
         if in_this_thread and (asyncio._get_running_loop() is loop or not loop.is_running()):
@@ -150,7 +153,9 @@ class Tracer:
             loop.call_soon_threadsafe(sys.settrace, self.trace_call)
 
     def on_task_created(self, task: Task, parent: Task | None) -> None:
-        """Report a new task to `born`, and follow it if the debugger steps into a child or waits for the first task."""
+        """Report a new task to the function `born`. If the debugger steps into a child, or waits for the first task,
+        follow the new task.
+        """
         if self._listened:
             self._born(task)
         if not self._wanted:
@@ -167,8 +172,8 @@ class Tracer:
     # Trace functions
 
     def trace_call(self, frame: FrameType, event: str, arg: object) -> Any:
-        """Return the trace function for the lines of a frame that begins or continues, or None. Python calls this as a
-        thread's trace function.
+        """Return the trace function for the lines of a frame that begins or continues; None if nobody needs its lines.
+        Python calls this as a thread's trace function.
         """
         watched = self.must_trace_frame(frame)
         task = current_task()
@@ -190,7 +195,9 @@ class Tracer:
         return None
 
     def _is_below_anchor(self, frame: FrameType) -> bool:
-        """Return whether a frame was called by the frame that a `next` or `finish` stays in."""
+        """Return whether a frame was called, directly or not, by the frame that a `next` or `finish` must not go below.
+        False for a `step`.
+        """
         if self.movement == "step" or self.anchor is None or frame is self.anchor:
             return False
         at = frame.f_back
@@ -200,7 +207,7 @@ class Tracer:
 
     def trace_frame_event(self, frame: FrameType, event: str, arg: object) -> Any:
         """Handle a line, an exception or the end of a frame, and return this function again. Python calls it as the
-        frame's trace function.
+        trace function of a frame.
         """
         if event == "exception":
             self._thrown = frame
@@ -223,8 +230,8 @@ class Tracer:
         return frame.f_code.co_code[frame.f_lasti] in _YIELD_OPCODES and self._thrown is not frame
 
     def _stop_at_changes(self, frame: FrameType, *, is_returning: bool) -> bool:
-        """Stop for each watched value that has changed, or whose frame returns (`is_returning`); return whether there
-        was one.
+        """Stop once for each watched value that has changed, or whose frame now returns. Return whether there was a
+        stop. `is_returning`: whether `frame` returns.
         """
         told = False
         while (change := self.watchpoints.next_change(frame if is_returning else None)) is not None:
@@ -233,17 +240,17 @@ class Tracer:
         return told
 
     def _on_line(self, frame: FrameType) -> None:
-        """Stop at a breakpoint of a line, or at a step of the followed task."""
+        """Handle a new line of a frame: stop there if a breakpoint or the end of the followed task's step is at it."""
         task = current_task()
         if self._thrown is frame:
             self._thrown = None
-        if self.breakpoints.is_hit(frame, frame.f_lineno, task):
+        if self.breakpoints.check_for_hit(frame, frame.f_lineno, task):
             self.stop(frame, "breakpoint", task)
         else:
             self._stop_at_step(frame, task)
 
     def _stop_at_step(self, frame: FrameType, task: Task | None) -> None:
-        """Stop if the step of the followed task ends at the line that begins in this frame."""
+        """Stop at the line that begins in a frame, if the step of the followed task ends there."""
         if task is None or task is not self.traced_task or is_library(frame.f_code.co_filename):
             return
         resumed, self._resumed = self._resumed, None
@@ -257,21 +264,21 @@ class Tracer:
             self.stop(frame, "line", task)
 
     def on_monitored_line(self, frame: FrameType, line: int) -> None:
-        """Stop at a line with a breakpoint, or at the end of a step there. sys.monitoring reports the line after the
-        trace function has passed it on.
+        """Handle a line with a breakpoint that sys.monitoring reports: stop at the breakpoint, or if a step ends there.
+        The trace function has seen this line before, and has left it to this method.
         """
         told = self._due.pop(frame, None)
         if told:
             return
         task = current_task()
-        if self.breakpoints.is_hit(frame, line, task):
+        if self.breakpoints.check_for_hit(frame, line, task):
             self.stop(frame, "breakpoint", task)
         elif told is not None:
             self._stop_at_step(frame, task)
 
     def _on_frame_left(self, task: Task, frame: FrameType, arg: Any) -> None:
-        """Arrange that the followed task is traced when it continues, as one of its frames is suspended or has ended;
-        `arg`: what the frame yields.
+        """Handle the end or the suspension of a frame of the followed task, so that the task is traced again when it
+        continues. `arg`: what the frame yields.
         """
         suspended = self._is_suspended(frame)
         if frame is outermost_frame(task):
@@ -288,8 +295,8 @@ class Tracer:
             self.anchor = frame.f_back
 
     def _before_task_resumes(self, task: Task) -> None:
-        """Trace again right before the followed task continues; if it has ended, follow the task that joins it or its
-        parent.
+        """Trace the followed task again right before it continues. If it has ended, follow the task that joins it, or
+        else its parent; without either, stop.
         """
         if task is not self.traced_task or self.movement == "continue":
             return

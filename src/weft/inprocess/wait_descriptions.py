@@ -40,14 +40,16 @@ _PROCESSES = ("Process.wait", "BaseSubprocessTransport._wait", "Process.communic
 
 
 def describe_state(thing: object, function: str) -> str:
-    """Return the state of an object that `function` (one of _OBJECTS) waits for, such as `get: empty`; empty for other
-    functions.
+    """Return the state of an awaited object, such as `get: empty` for a queue. `function`: the function of asyncio that
+    waits for it; empty if this is not in _OBJECTS.
     """
     return _OBJECTS[function](thing) if function in _OBJECTS else ""
 
 
 def find_awaited_object(frames: list[FrameType]) -> tuple[object, str] | None:
-    """Return the object that asyncio's innermost function waits for, and the function's name; None for other waits."""
+    """Return (object, function) for the innermost function of asyncio in a stack, and the object that it waits for,
+    such as a queue. None if it waits for no object. `frames`: outermost first.
+    """
     inner = [frame.f_code for frame in frames]
     name, depth = find_wait_function(inner, _OBJECTS) or ("", 0)
     return (frames[depth].f_locals.get("self"), name) if name else None
@@ -58,9 +60,11 @@ BUILT_ON = {"Queue.join": "Event.wait", "Barrier.wait": "Condition.wait"}
 
 
 def find_wait_function(codes: list[CodeType], function_names: Container[str]) -> tuple[str, int] | None:
-    """Return the name and depth of the innermost of some functions of asyncio in a call stack; None if there is none.
+    """Return (name, depth) of the innermost frame of asyncio in a call stack whose function is in `function_names`.
+    None if there is none.
 
-    `codes`: of the call stack, from the outermost in. A function that is built on another one counts as the innermost.
+    `codes`: the code objects of the call stack, outermost first. A function that waits by means of another one counts
+    as the innermost: `Queue.join` is returned, not the `Event.wait` that it calls.
     """
     found = None
     for depth in range(len(codes) - 1, -1, -1):
@@ -74,16 +78,16 @@ def find_wait_function(codes: list[CodeType], function_names: Container[str]) ->
 
 
 def describe_future_wait(waiter: Any, frames: list[FrameType], seconds_left: float | None) -> str:
-    """Return in words what a task waits for, if that is a plain future. `seconds_left`: until a timer ends the wait,
-    None if no timer does.
+    """Return in words what a task waits for, if that is a plain future: what completes it, and how long until a timer
+    ends the wait. `seconds_left`: None if no timer does.
     """
     until = "" if seconds_left is None else f"{max(seconds_left, 0):.1f} s more"
     return ", ".join(part for part in (_describe_awaited(waiter, frames), until) if part)
 
 
 def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
-    """Return in words the object, connection, process or function that a task's innermost frames wait for; empty if
-    unknown.
+    """Return in words what a task's innermost frames wait for: an object, connection, process or function. Empty if
+    that is unknown.
     """
     if (found := find_awaited_object(frames)) is not None:
         thing, function = found
@@ -113,8 +117,7 @@ def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
 
 
 def describe_stalled_io(frames: list[FrameType]) -> str:
-    """Return in words the I/O that cannot go on before the program or a peer does something else; empty for other
-    waits.
+    """Return in words the I/O that cannot go on before the program or a peer acts; empty for other waits.
 
     That is a child process whose output is not read, a server that closes and still has connections, or a peer that
     does not read.
@@ -129,7 +132,9 @@ def describe_stalled_io(frames: list[FrameType]) -> str:
 
 
 def _describe_stalled_call(function: str, owner: Any) -> str:
-    """Return the words of `describe_stalled_io` for one function of asyncio, by its name and its `self` (`owner`)."""
+    """Return the words of `describe_stalled_io` for one function of asyncio. `function`: its name; `owner`:
+    its `self`.
+    """
     if function in _PROCESSES and (unread := find_unread_pipe(owner)):
         return f"process {getattr(owner, '_pid', None) or getattr(owner, 'pid', '?')}, whose {unread} nobody reads"
     if function == "Server.wait_closed" and (count := _count_connections(owner)):
@@ -143,8 +148,8 @@ def _describe_stalled_call(function: str, owner: Any) -> str:
 
 
 def find_unread_pipe(process: Any) -> str:
-    """Return `stdout` or `stderr` of a child process if its pipe is full because the program does not read it; else
-    empty.
+    """Return `stdout` or `stderr`, if this pipe of a child process is full because the program does not read it; empty
+    if neither is.
 
     `process`: asyncio's Process, or its transport.
     """
@@ -169,7 +174,9 @@ def describe_peer(transport: Any) -> str:
 
 
 def _describe_socket(sock: Any, address: object) -> str:
-    """Return the address that a socket connects to or receives from, or else its file number."""
+    """Return `to ADDRESS` for a socket that connects there, or `from ADDRESS` for one that receives. Without an
+    address, return `socket` and the number of its file.
+    """
     try:
         return f"to {format_address(address)}" if address is not None else f"from {format_address(sock.getpeername())}"
     except OSError:
@@ -182,8 +189,8 @@ def format_address(address: Any) -> str:
 
 
 def find_variable_name(thing: object, frames: list[FrameType]) -> str:
-    """Return how the program calls an object: a variable of these frames or their modules, or `self.NAME`; empty if it
-    has no name.
+    """Return the name by which the program's innermost frames know an object: a local or global variable, or
+    `self.NAME`. Empty if it has none. `frames`: outermost first.
     """
     own = [frame for frame in reversed(frames) if not is_library(frame.f_code.co_filename)]
     for frame in own:
@@ -198,7 +205,7 @@ def find_variable_name(thing: object, frames: list[FrameType]) -> str:
 
 
 def own_attributes(thing: object) -> Iterator[tuple[str, object]]:
-    """Yield the names and values in an object's own dictionary; no code of the object is executed."""
+    """Yield (name, value) for the attributes in an object's own dictionary. No code of the object is executed."""
     if thing is not None:
         try:
             yield from list(object.__getattribute__(thing, "__dict__").items())
@@ -207,7 +214,9 @@ def own_attributes(thing: object) -> Iterator[tuple[str, object]]:
 
 
 def reachable_objects(frame: FrameType) -> Iterator[object]:
-    """Yield the local and used global variables of a frame, and the attributes of its `self`."""
+    """Yield the values of a frame's local variables, of the global variables that it uses, and of the attributes of its
+    `self`.
+    """
     yield from list(frame.f_locals.values())
     for _, value in own_attributes(frame.f_locals.get("self")):
         yield value
@@ -217,14 +226,18 @@ def reachable_objects(frame: FrameType) -> Iterator[object]:
 
 
 def describe_awaited_function(frames: list[FrameType]) -> str:
-    """Return `in FUNCTION` for the library function that the program awaits; empty if it is asyncio's or none."""
+    """Return `in FUNCTION` for the library function that the program awaits. Empty if it awaits none, or one of
+    asyncio's.
+    """
     at = next((i for i in range(len(frames) - 1, -1, -1) if not is_library(frames[i].f_code.co_filename)), -1)
     inner = frames[at + 1 :]
     return f"in {inner[0].f_code.co_qualname}" if inner and not inner[0].f_code.co_filename.startswith(ASYNCIO) else ""
 
 
 def _describe_executor_work(waiter: Any) -> str:
-    """Return in words the work of a process pool or another executor that completes a future; empty if none does."""
+    """Return in words the work in a process pool or another executor that completes the future `waiter`. Empty if there
+    is none.
+    """
     source = find_executor_future(waiter)
     module: Any = sys.modules.get("concurrent.futures.process")
     for manager in list(module._threads_wakeups) if module is not None and source is not None else ():
@@ -235,7 +248,9 @@ def _describe_executor_work(waiter: Any) -> str:
 
 
 def find_executor_future(waiter: Any) -> Any:
-    """Return the executor's future that will complete a loop's future; None if there is none."""
+    """Return the future of a thread pool or other executor that will complete `waiter`, a future of a loop. None if
+    there is none.
+    """
     for callback, _ in getattr(waiter, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_call_check_cancel":
             return read_closure_variable(callback, "source")
@@ -243,8 +258,8 @@ def find_executor_future(waiter: Any) -> Any:
 
 
 def read_closure_variable(function: Any, name: str) -> Any:
-    """Return the value of a variable in a function's closure; None if the function has no such variable or no value
-    yet.
+    """Return the value of a variable in a function's closure. None if the function does not have the variable, or the
+    variable has no value yet.
     """
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     try:

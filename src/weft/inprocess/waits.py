@@ -36,7 +36,7 @@ def task_frames(task: Task) -> list[FrameType]:
 
 
 def coroutines_with_frames(task: Task) -> list[tuple[Any, FrameType]]:
-    """Return a suspended task's coroutines and generators, each with its frame, outermost first."""
+    """Return (coroutine or generator, its frame) for each that a suspended task consists of, outermost first."""
     found: list[tuple[Any, FrameType]] = []
     at: Any = task.get_coro()
     while at is not None:
@@ -60,8 +60,8 @@ WRAPPER_TYPES = {"async_generator_asend", "async_generator_athrow", "coroutine_w
 
 
 def unwrap_awaitable(awaitable: Any) -> Any:
-    """Return the coroutine or generator that an awaitable of `async for`, `anext` or `__await__` wraps; None for
-    others.
+    """Return the coroutine or generator inside an awaitable that `async for`, `anext` or `__await__` has made. None for
+    other objects.
     """
     if type(awaitable).__name__ not in WRAPPER_TYPES:
         INNERMOST_TYPES.add(type(awaitable))
@@ -105,9 +105,9 @@ def describe_wait(
 ) -> dict[str, object] | None:
     """Return the wait of a suspended task as a dictionary; None if the task is about to run.
 
-    `frames`: of the task, outermost first. `is_detailed`: whether to find out what exactly it waits for (`what`). In
-    the result, `tasks` has the numbers that it waits for (one of them is enough if `one`), and `free` tells whether the
-    wait may end by itself.
+    The dictionary has `kind`, `tasks` (the numbers that it waits for), `one` (whether one of them suffices), `free`
+    (whether the wait may end by itself), `what` (what it waits for, in words) and `site`. `frames`: of the task,
+    outermost first. `is_detailed`: find out `what`, which takes longer.
     """
     waiter = getattr(task, "_fut_waiter", None)
     if waiter is None or waiter.done():
@@ -140,15 +140,17 @@ def is_thread_work(target: Any) -> bool:
 
 
 def find_thread_work(waiter: Any) -> Any:
-    """Return the future of the work in a thread that will complete a loop's future; None if no work does."""
+    """Return the pool's future of the function that will complete `waiter`, a future of the loop, from a thread. None
+    if no thread does.
+    """
     source = find_executor_future(waiter)
     source = waiter if source is None else source
     return source if source is not None and find_creation(source) is not None else None
 
 
 def _describe_work_age(targets: list[Any], kind: str) -> str:
-    """Return how long ago the one work that a task waits for was given to a pool, such as `given 1.5 s ago`; empty for
-    other waits.
+    """Return how long ago the function that a task waits for was given to a thread pool, such as `given 1.5 s ago`.
+    Empty if the task does not wait for exactly one such function.
     """
     since = find_creation(targets[0]).since if len(targets) == 1 and is_thread_work(targets[0]) else None  # type: ignore[union-attr]
     if since is None:
@@ -158,8 +160,8 @@ def _describe_work_age(targets: list[Any], kind: str) -> str:
 
 
 def _find_wait_for_task(frames: list[FrameType]) -> list[Task]:
-    """Return the task that `wait_for` made of its argument, as a list of one (Python 3.11); an empty list for other
-    waits.
+    """Return, as a list, the task that `asyncio.wait_for` made of its argument (Python 3.11). Empty for other waits.
+    `frames`: outermost first.
     """
     inner: Any = frames[-1].f_locals.get("fut") if frames and frames[-1].f_code.co_qualname == "wait_for" else None
     return [inner] if isinstance(inner, asyncio.Task) and not inner.done() else []
@@ -179,8 +181,8 @@ def frame_site(frame: FrameType | None) -> list[Any] | None:
 
 
 def instruction_site(code: CodeType | None, lasti: int) -> list[Any] | None:
-    """Return [file, line, function] of an instruction, by its code object and offset; None if
-    there is no code object.
+    """Return [file, line, function] of an instruction, or None without a code object. `lasti`: the offset of the
+    instruction in `code`.
     """
     return None if code is None else [code.co_filename, source_line(code, lasti), code.co_qualname]
 
@@ -189,8 +191,8 @@ ClassifiedWait = tuple[str, list[Task], bool, str]
 
 
 def _classify_wait(waiter: object, frames: list[FrameType]) -> ClassifiedWait:
-    """Return the kind of a wait, its target tasks, whether one of them is enough, and the name of
-    the awaited object.
+    """Return (kind of a wait, the tasks that it waits for, whether one of them suffices, name of the awaited object).
+    `waiter`: the future that the task awaits; `frames`: of the task, outermost first.
     """
     if (of_frame := _classify_by_variables(frames)) is not None:
         return of_frame
@@ -216,16 +218,16 @@ def _inner_asyncio_functions(codes: list[CodeType]) -> Iterator[str]:
 
 
 def future_wait_kind(codes: list[CodeType]) -> str:
-    """Return the kind of a wait for a future, such as `sleep` or `queue`, by the asyncio functions that await it.
-    `codes`: outermost first.
+    """Return the kind of a wait for a future, such as `sleep` or `queue`. It follows from the asyncio functions that
+    await the future. `codes`: the call stack, outermost first.
     """
     found = find_wait_function(codes, _KIND_BY_FUNCTION)
     return _KIND_BY_FUNCTION[found[0]] if found is not None else "future"
 
 
 def find_frame_to_inspect(codes: list[CodeType]) -> tuple[str, int] | None:
-    """Return the name of the asyncio function whose variables say what is awaited, and its depth in the call stack;
-    None if there is none. `codes`: outermost first.
+    """Return (name, depth in the call stack) of the asyncio function whose variables show what is awaited. None if
+    there is none. `codes`: the call stack, outermost first.
     """
     for at, name in enumerate(_inner_asyncio_functions(codes), 1):
         if name in _FUNCTIONS_TO_INSPECT:
@@ -234,7 +236,9 @@ def find_frame_to_inspect(codes: list[CodeType]) -> tuple[str, int] | None:
 
 
 def frame_at(task: Task, depth: int) -> FrameType:
-    """Return the frame of a task at a depth, as in `task_frames`; fast if only coroutines lead to it."""
+    """Return the frame at a depth of a task's call stack, 0 for the outermost. This is fast if only coroutines lead to
+    it.
+    """
     at: Any = task.get_coro()
     for _ in range(depth):
         at = at.cr_await if type(at) is CoroutineType else None
@@ -246,8 +250,8 @@ _FUNCTIONS_TO_INSPECT = {"Lock.acquire", "_wait", "wait_for", "TaskGroup.__aexit
 
 
 def _classify_by_variables(frames: list[FrameType]) -> ClassifiedWait | None:
-    """Return kind and targets of a wait as `_classify_wait` does, by the variables of asyncio's innermost frames; None
-    if none of them shows it.
+    """Return the wait as `_classify_wait` does, from the variables of asyncio's innermost frames. None if they do not
+    show it. `frames`: outermost first.
     """
     for frame in reversed(frames):
         code = frame.f_code
@@ -273,8 +277,8 @@ def _classify_by_variables(frames: list[FrameType]) -> ClassifiedWait | None:
 
 
 def _completing_tasks(future: Any, recursion_depth: int) -> list[Task]:
-    """Return the tasks whose end completes a future: the future itself if it is a task, else those within `gather` or
-    `shield`.
+    """Return the tasks, or works in threads, that complete a future when they end. If the future is a task, it is
+    returned itself; else the tasks inside a `gather` or `shield` are. Empty if it is done, or nested too deeply.
     """
     if isinstance(future, asyncio.Task):
         return [future]
@@ -287,7 +291,7 @@ def _completing_tasks(future: Any, recursion_depth: int) -> list[Task]:
 
 
 def _shielded_futures(outer: object) -> Iterator[object]:
-    """Yield the futures that asyncio.shield() covers with an outer future, read from its callbacks."""
+    """Yield the inner futures that asyncio.shield() protects behind `outer`, read from its callbacks."""
     for callback, _ in getattr(outer, "_callbacks", None) or ():
         if getattr(callback, "__name__", "") == "_outer_done_callback":
             inner = read_closure_variable(callback, "inner")
@@ -301,7 +305,7 @@ def has_shield_callback(callbacks: list[Any]) -> bool:
 
 
 def find_joining_task(task: Task, others: list[Task]) -> Task | None:
-    """Return the task among `others` that waits for the end of a task right now; None if none does."""
+    """Return the task among `others` that waits right now for the end of `task`. None if none does."""
     for other in others:
         waiter = getattr(other, "_fut_waiter", None)
         if other is not task and waiter is not None:
@@ -314,8 +318,8 @@ def find_joining_task(task: Task, others: list[Task]) -> Task | None:
 
 
 def _classify_wait_for_ended(waiting_task: Task, waiter: object, ended: Task) -> ClassifiedWait:
-    """Return kind and targets of a task's wait as `_classify_wait` does, with the task that has just ended among the
-    targets.
+    """Return the wait of a task for `ended`, a task that has just ended, as `_classify_wait` does. The kind is empty if
+    the task does not wait for it. `waiter`: the future that the waiting task awaits.
     """
     frames = task_frames(waiting_task)
     children = list(getattr(waiter, "_children", ())) or list(_shielded_futures(waiter))

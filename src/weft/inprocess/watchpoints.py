@@ -63,7 +63,8 @@ class WatchedExpressions:
         self._all = []
 
     def next_change(self, returning_frame: FrameType | None) -> WatchedChange | None:
-        """Return the next change of a watched value, or the end of a watch with its frame; None if there is none.
+        """Return the next watchpoint whose value has changed, or whose frame returns now. In the latter case the
+        watchpoint is also removed. None if there is none.
 
         `returning_frame`: the frame that returns now, None if none does.
         """

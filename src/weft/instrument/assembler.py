@@ -124,8 +124,8 @@ class Frame:
                 self.known = False
 
     def render_transition(self, target_state: State) -> Iterator[str]:
-        """Yield the unwinder directives that lead from the current state to the target state. The target then is the
-        current state.
+        """Yield the unwinder directives (`.cfi_…`) that lead from the current state of the frame to another one. The
+        target state then is the current one.
         """
         (now, saved), (then, wanted) = self.state, target_state
         if now != then:
@@ -145,7 +145,7 @@ class HookEditor:
         self._statement = "1"
         """The line table's flag, which a .loc sets for all that follow."""
 
-    def edit_lines(self, lines: Iterable[str]) -> Iterator[str]:
+    def rewrite_hooks(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines of an assembly file with its hooks rewritten so that they cost little while nothing needs
         their answer. Hooks are the calls that `weft cc` inserts before accesses to memory.
         """
@@ -182,8 +182,8 @@ class HookEditor:
         return [more for line in function_lines for more in _inline_page_check(line)]
 
     def _normalize_loc(self, line: str) -> str:
-        """Return a `.loc` line (source position) that is valid anywhere in the file; "" for another line. Its is_stmt
-        flag is remembered.
+        """Return a `.loc` line (source position) in a form that is valid anywhere in the file; "" for any other line.
+        Its flag is_stmt is remembered for later lines that have none.
         """
         if not line.startswith("\t.loc "):
             return ""
@@ -192,8 +192,8 @@ class HookEditor:
         return f"{_STATEMENT.sub('', _VIEW.sub('', line))} is_stmt {self._statement}"
 
     def _split_segments(self, function_lines: list[str], locations: list[str]) -> list[str]:
-        """Return a function in which each stretch of code with hooks exists twice: in place without hooks, and at the
-        function's end with hooks. A test in place jumps to the copy with hooks.
+        """Return a function's lines, in which each segment of code with hooks exists twice: in place without hooks, and
+        at the function's end with hooks. A test in place jumps to the copy with hooks.
         """
         frame, place, pointed = Frame(), "", _FRAME_POINTER in function_lines
         hot: list[str] = []
@@ -201,8 +201,8 @@ class HookEditor:
         loop: Loop | None = None
         at, end = 0, len(function_lines) - 1
 
-        def copied(first: int, last: int) -> list[str]:
-            """Return a range of the function's lines to be written a second time: source positions are made valid
+        def copy_lines(first: int, last: int) -> list[str]:
+            """Return a range of the function's lines to be written a second time. Source positions are made valid
             there, and other lines for debuggers are left out.
             """
             return [
@@ -231,7 +231,7 @@ class HookEditor:
             if loop:
                 until = min(until, loop.last)
             before = [place, _pop_argument_setup(hot)]
-            slow = [more for part in copied(at, until) for more in _inline_page_check(part)]
+            slow = [more for part in copy_lines(at, until) for more in _inline_page_check(part)]
             hot += (
                 "\tcmpq\t$0, weft_hook_span(%rip)",
                 f"\tjne\t.Lweft_{number}",
@@ -241,9 +241,9 @@ class HookEditor:
             cold = [f".Lweft_{number}:", *filter(None, before), *slow]
             if loop:
                 loop.number = number
-                whole = StackSlots(_remove_hooks(copied(loop.first, loop.last)), pointed).lines
+                whole = StackSlots(_remove_hooks(copy_lines(loop.first, loop.last)), pointed).lines
                 on_stack = frame.state[0][0] == "7"
-                cold += loop.render_cold_part(copied(loop.first, at), copied(until, loop.last), whole, on_stack)
+                cold += loop.render_cold_part(copy_lines(loop.first, at), copy_lines(until, loop.last), whole, on_stack)
             else:
                 cold.append(f"\tjmp\t.Lweft_back_{number}")
             behind.append((frame.state, cold))
@@ -262,7 +262,7 @@ Form = tuple[int, tuple[tuple[str, int], ...]]
 
 
 def _add_forms(first: Form | None, second: Form | None, multiplier: int = 1) -> Form | None:
-    """Return `first + multiplier * second` of two linear forms over registers; None if either is unknown."""
+    """Return `first + multiplier * second` for two sums of registers and constants; None if either is unknown."""
     if first is None or second is None:
         return None
     terms = dict(first[1])
@@ -306,10 +306,8 @@ class Values:
             self._of[into] = self._compute_result(operation, operands, into) if operands[-1] == into else None
 
     def _compute_result(self, operation: str, operands: list[str], target: str) -> Form | None:
-        """Return the linear form of an instruction's result; None if the result is not a sum of
-        registers and numbers.
-        """
-        first = self._value(operands[0])
+        """Return an instruction's result as a sum of registers and a constant; None if it is no such sum."""
+        first = self._operand_form(operands[0])
         match operation:
             case "movq":
                 return first
@@ -330,8 +328,10 @@ class Values:
             case _:
                 return None
 
-    def _value(self, operand: str) -> Form | None:
-        """Return the linear form of an operand, a constant or a whole register; None if it is unknown."""
+    def _operand_form(self, operand: str) -> Form | None:
+        """Return an operand, a constant or a whole register, as a sum of registers and a constant; None if it is
+        unknown.
+        """
         if operand.startswith("$") and _INTEGER.match(operand[1:]):
             return int(operand[1:]), ()
         return self._of.get(operand)
@@ -357,9 +357,9 @@ class Loop:
         hookless_iteration: list[str],
         uses_stack_pointer: bool,
     ) -> list[str]:
-        """Return the code at the function's end that follows a loop's segment with hooks. It has the rest of the
-        iteration, a call that asks how many iterations may run without hooks, and a loop without hooks for those
-        iterations.
+        """Return the code at the function's end that follows a loop's segment with hooks (calls before memory
+        accesses). It has the rest of the iteration, a call that asks how many iterations may run without hooks, and a
+        loop without hooks for those iterations.
 
         The counter's value at which that loop ends is saved below the stack pointer: in a function that calls others,
         nothing is there. `uses_stack_pointer`: the unwinder finds frames by the stack pointer.
@@ -412,8 +412,8 @@ class Loop:
 
 
 def find_loop(lines: list[str], label_line: int) -> Loop | None:
-    """Return the loop that begins at a label's line. Return None if it cannot run without hooks: it makes calls, or the
-    addresses of its accesses are not sums of registers.
+    """Return the loop that begins at a label's line, if it can run without hooks (calls before memory accesses). None
+    if it calls anything else, or if the addresses of its accesses are not sums of registers.
     """
     label = lines[label_line][:-1]
     back, leaves = 0, ""
@@ -460,8 +460,8 @@ def _are_flags_free(loop_lines: list[str]) -> bool:
 
 
 def _render_reach_calls(accesses: list[tuple[Form, int]], register_steps: dict[str, int]) -> list[str] | None:
-    """Return code that asks the runtime, for each access, how many iterations may run without hooks. Return None if
-    there are too many accesses, or if an address has a form that the runtime cannot be asked about.
+    """Return code that asks the runtime, for each memory access of a loop, how many iterations may run without hooks.
+    None if there are too many accesses, or if an address has a form that the runtime cannot be asked about.
     """
     together: dict[tuple[tuple[tuple[str, int], ...], int], list[int]] = {}
     for (number, terms), bits in accesses:
@@ -526,16 +526,16 @@ class StackSlots:
         self._low: dict[str, int] = {}
         """By register how many of its bytes can be other than 0, where that is known."""
         for line in lines:
-            self._left.append(line if line[:1] != "\t" or line[1] == "." else self._process_instruction(line))
+            self._left.append(line if line[:1] != "\t" or line[1] == "." else self._simplify_instruction(line))
 
     @property
     def lines(self) -> list[str]:
         """Return what is left."""
         return [line for line in self._left if line is not None]
 
-    def _process_instruction(self, line: str) -> str | None:
-        """Return an instruction, changed so that it does not load a stack slot whose value a register already has; None
-        if the instruction is not needed at all.
+    def _simplify_instruction(self, line: str) -> str | None:
+        """Return an instruction, changed so that it does not load a stack slot whose value a register already has. None
+        if the instruction is not needed at all. What it writes is noted.
         """
         if found := _SAVES.match(line):
             key = found[4], _BYTES[found[2]]
@@ -545,14 +545,14 @@ class StackSlots:
                 self._left[again] = None
             self._held[key], self._unread[key] = found[3], len(self._left)
         elif found := _LOADS.match(line):
-            return self._process_load(line, found)
+            return self._simplify_load(line, found)
         elif found := _COPIES.match(line):
             self._note_frame_access(line, writes=False)
             width, source = _BYTES[found[1]], found[2]
             known = width if "(" in source else self._low.get(source, 16) if width == 16 else 16
             self._note_register_write(found[3], known)
         elif found := _COMPUTES.match(line):
-            return self._process_arithmetic(line, found)
+            return self._simplify_arithmetic(line, found)
         elif line.startswith("\tj"):
             self._unread.clear()  # who reads there is not known
         elif "\t" not in line[1:] or _CLEARS.search(line):
@@ -565,7 +565,7 @@ class StackSlots:
                 self._note_register_write(f"%x{name}", 16)
         return line
 
-    def _process_load(self, line: str, match: re.Match[str]) -> str | None:
+    def _simplify_load(self, line: str, match: re.Match[str]) -> str | None:
         """Return an instruction that loads a stack slot, or a move if another register still has the slot's value.
         Return None if the target register itself has that value.
         """
@@ -585,7 +585,7 @@ class StackSlots:
             self._low[into] = min(low, width)
         return f"\t{vex}mov{'aps' if low <= width else 'q'}\t{held}, {into}"
 
-    def _process_arithmetic(self, line: str, match: re.Match[str]) -> str:
+    def _simplify_arithmetic(self, line: str, match: re.Match[str]) -> str:
         """Return an operation on single numbers. If its operand is a stack slot whose value a register has, that
         register takes the slot's place.
         """
@@ -621,8 +621,8 @@ def _slot_overlaps(slot: tuple[str, int], base_letter: str, begin_offset: int, w
 
 
 def _find_segment_end(lines: list[str], hook_line: int) -> int:
-    """Return the index of the line after the segment that begins with a hook. The segment goes up to the last hook that
-    is reached only from its beginning.
+    """Return the index of the line after a segment, the code that begins with a hook (a call before a memory access)
+    and ends with the last hook that is reached only from its beginning.
 
     Loads soon after that hook, of values that the segment saved, belong to the segment, too.
     """
@@ -671,7 +671,9 @@ def _inline_page_check(line: str) -> list[str]:
 
 
 def _remove_hooks(segment: list[str]) -> list[str]:
-    """Return a segment without its hooks, and without the instructions that only computed their arguments."""
+    """Return some code without its hooks (calls before memory accesses), and without the instructions that only
+    computed their arguments.
+    """
     left: list[str] = []
     begin = 0
     for line in segment:
@@ -693,7 +695,9 @@ def _remove_hooks(segment: list[str]) -> list[str]:
 
 
 def _pop_argument_setup(lines: list[str]) -> str:
-    """Remove and return the last instruction if it only sets a hook's address; otherwise return ""."""
+    """Remove and return the last instruction if it only sets the address that is passed to a hook.
+    Otherwise return "".
+    """
     for number in reversed(range(len(lines))):
         line = lines[number]
         if line.startswith("\t.loc ") or _OF_DEBUGGERS.match(line):
@@ -713,15 +717,15 @@ def find_source_argument(arguments: list[str]) -> int | None:
 
 
 def main(assembler_path: str, arguments: list[str]) -> int:
-    """Assemble a file by the real assembler, with cheaper code for its hooks, and return the
-    assembler's exit status.
+    """Assemble a file with the real assembler, after its hooks (calls before memory accesses) were made cheaper. Return
+    the assembler's exit status.
     """
     at = find_source_argument(arguments)
     name = "-" if at is None else arguments[at]
     text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("latin-1")
     if "__tsan_" in text and ".intel_syntax" not in text and not {"--32", "--x32"} & set(arguments):
         try:
-            text = "\n".join([*HookEditor().edit_lines(text.removesuffix("\n").split("\n")), ""])
+            text = "\n".join([*HookEditor().rewrite_hooks(text.removesuffix("\n").split("\n")), ""])
         except Exception as error:  # whatever it is, the program is to be built
             print(f"weft cc: the hooks of {name} stay calls, which are slower: {error!r}", file=sys.stderr)
     elif name != "-":

@@ -134,7 +134,7 @@ SHORTENED: Final = re.compile(r"^\tcall\tweft_check_slow_", re.M)
 _TRACED: Final = re.compile(r"\b__sanitizer_cov_(load|store)(1|2|4|8|16)\b")
 
 
-def rewrite(assembly: str, *, gcc: bool = True) -> str:
+def inline_hooks(assembly: str, *, gcc: bool = True) -> str:
     """Return a compiler's assembly in which inline code replaces the hooks (calls before memory accesses) for 4 and 8
     bytes. In the assembly of gcc, loops also get a second copy without hooks.
     """

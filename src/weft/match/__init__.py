@@ -67,16 +67,16 @@ class Match:
         return int(self.collectives.instance[rows[0]]) if rows else None
 
     def collectives_before_segment(self) -> NDArray[np.bool_]:
-        """Return a mask of the collectives that began before this segment of a run (weft.trace.segment)."""
+        """Return a mask of the collectives that began before this segment. A segment is a part of a long run that is
+        analysed on its own.
+        """
         ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
         first = self.instances.rows[self.instances.first[:-1].astype(np.int64)]
         found: NDArray[np.bool_] = self.collectives.event[first] < ahead[self.collectives.ranks()[first]]
         return found
 
     def partner_events(self, event: EventId) -> list[EventId]:
-        """Return the events on the other side of the messages that an event sends or receives (posts, not
-        completions).
-        """
+        """Return the events that started the other side of each message which an event sends or receives."""
         found = [self.recvs.id(int(p)) for i in self.sends_of(event) if (p := self.sends.partner[i]) != NONE]
         return found + [self.sends.id(int(p)) for i in self.receives_of(event) if (p := self.recvs.partner[i]) != NONE]
 
@@ -87,11 +87,11 @@ def _find_rows(rows: Posts | Collectives, event: EventId) -> list[int]:
 
 
 def match_operations(trace: Trace) -> Match:
-    """Pair the operations of a run.
+    """Find out which send each receive of a run took, and which calls make one collective.
 
     Per (communicator, source, destination, tag) the i-th send in issue order goes to the i-th receive in posting order
-    (MPI-4.1, 3.5), source and tag of a wildcard taken from the status at its completion. Collectives: the k-th call on
-    a communicator is one instance, blocking or not, whatever its operation (6.14); calls on a window, a file or a
+    (MPI-4.1, 3.5). Source and tag of a wildcard are taken from the status at its completion. The k-th collective calls
+    on a communicator are one instance, blocking or not, whatever their operation (6.14); calls on a window, a file or a
     persistent collective count on that object.
     """
     operations = pair_messages(trace)
@@ -100,7 +100,7 @@ def match_operations(trace: Trace) -> Match:
 
 
 def pair_messages(trace: Trace, make_column: MakeColumn = np.empty) -> Operations:
-    """Return the operations with their messages paired, without the collectives as wholes.
+    """Return the operations of a run with sends and receives paired, but with the collective calls not yet grouped.
 
     `make_column` allocates the columns. If it puts them into files, a run larger than memory can be paired.
     """
@@ -112,7 +112,9 @@ def pair_messages(trace: Trace, make_column: MakeColumn = np.empty) -> Operation
 
 
 def pair_posts(share: range, sends: Posts, recvs: Posts, probes: Posts, make_column: MakeColumn = np.empty) -> None:
-    """Fill the partner columns for the receives of some ranks, which are shared among the machine's cores."""
+    """Set the partners of sends, receives and probes in their columns, on several cores. Only receives of the ranks in
+    `share` are looked at.
+    """
     lib, views = kernel(), (sends.view(), recvs.view(), probes.view())
     sends.partner.fill(NONE)
     scratch = make_column(len(sends), np.uint32)
@@ -126,7 +128,9 @@ def pair_posts(share: range, sends: Posts, recvs: Posts, probes: Posts, make_col
 
 
 def _number_pairs(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:
-    """Number the pairs (key, ordinal) densely from `base` on: number of each row, key and ordinal of each number."""
+    """Number the pairs (key, ordinal) without gaps from `base` on. Return the number of each row, and for each number
+    its key and its ordinal.
+    """
     if not len(keys):
         empty = np.empty(0, np.uint32)
         return empty, empty, empty
@@ -139,8 +143,8 @@ def _number_pairs(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:
 
 
 def group_collectives(collectives: Collectives) -> Instances:
-    """Group the rows of collective calls into collectives: first those on communicators, then those on what such calls
-    made.
+    """Group the rows of collective calls into collectives and return these; also sets the column `instance`.
+    Collectives on communicators come first; then come collectives on objects that such a call made, such as windows.
     """
     top = collectives.parent == NONE
     numbers, comm, ordinal = _number_pairs(collectives.comm[top].astype(np.uint32), collectives.ordinal[top], 0)

@@ -55,7 +55,9 @@ def classify(name: str) -> tuple[Op, Spec]:
 
 @cache
 def _classify_base_name(name: str) -> tuple[Op, Spec]:
-    """Return operation and flags of a function by its base name."""
+    """Return what a function does (send, receive, collective and so on) and its flags. `name`: without `MPI_`
+    and `_c`.
+    """
     found = meaning.all_meanings().get(name)
     op = Op.NONE if found is None or found.act not in _MATTERS else _operation_of(found)
     if found is None or op is Op.NONE:
@@ -67,7 +69,7 @@ def _classify_base_name(name: str) -> tuple[Op, Spec]:
 
 
 def _operation_of(meaning_row: Meaning) -> Op:
-    """Return the operation that a function's row of meanings describes."""
+    """Return what a function does (send, receive, collective and so on), from its row in the table of meanings."""
     if meaning_row.act is Act.COLLECTIVE:
         op = _COLLECTIVES.get(meaning_row.over)
     elif meaning_row.act is Act.COMPLETE:
@@ -85,7 +87,9 @@ def _operation_of(meaning_row: Meaning) -> Op:
 
 @cache
 def _flags_of(op: Op, mode: Mode, form: Form, *, polls: bool, file: bool, makes: bool) -> Spec:
-    """Return the flags of an operation."""
+    """Return the flags of a function: its mode, and whether it is nonblocking, polls, makes an object, or concerns
+    files.
+    """
     spec = _MODES[mode]
     if op is not Op.WAITSOME:  # MPI_Testsome tells with a number, not a flag
         spec |= Spec.FLAGGED if polls else Spec.NONBLOCKING if form is Form.NONBLOCKING else Spec(0)
@@ -121,9 +125,9 @@ _ALSO_COMMUNICATE: Final = meaning.functions_with(Act.CANCEL, Act.ACCESS, Act.EP
 
 
 def communicates(function: Function) -> bool:
-    """Return whether a function takes part in communication, and is more than a question to MPI.
+    """Return whether a function takes part in communication, and does not only ask MPI for something.
 
-    Bindings to different MPIs make these calls in the same order, and others as they need.
+    Bindings to different MPIs make these calls in the same order, and other calls as they need.
     """
     return classify(function.name)[0] is not Op.NONE or base_name(function.name) in _ALSO_COMMUNICATE
 
@@ -149,11 +153,11 @@ class Functions(NamedTuple):
 
 
 def _tail_reading_program(function: Function) -> bytes:
-    """Return the program by which C reads the arguments of a function that its events' slots have no room for (the
-    tail).
+    """Return instructions by which C reads the further arguments of a call. They have no room in the fixed part of its
+    record (its tail).
 
-    Its bytes are the numbers of entry and exit values, then (code, role) for each. POLL in the second number: the exit
-    values are only there if the poll did not fail.
+    The bytes are: the number of values at entry, the number at exit, then (code, role) for each value. If the second
+    number has the bit POLL, the values at exit exist only if the poll succeeded.
     """
     steps = []
     for parameter in (*function.tail_in, *function.tail_out):
@@ -165,7 +169,9 @@ def _tail_reading_program(function: Function) -> bytes:
 
 @cache
 def classify_functions(functions: FunctionTable) -> Functions:
-    """Return the classes of a run's functions. Programs are shared, so that all of them stay below 64 KB."""
+    """Return what each function of a run does, and the instructions for reading its arguments. Functions with equal
+    instructions share them, so that all stay below 64 KB.
+    """
     known = list(functions)
     specs = np.zeros(1 + max((f.id for f in known), default=0), SPEC)
     programs = bytearray(b"\0\0")

@@ -9,9 +9,10 @@ from weft.native.headers.match import kernel
 
 
 def group_rows(key: NDArray[np.uint32], key_count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-    """Sort rows by counting: `rows[first[k]:first[k + 1]]` are the rows with key k in order.
+    """Return (first, rows) that group rows by their key: `rows[first[k]:first[k + 1]]` are the rows with key k, in
+    order.
 
-    Returns `(first, rows)`. Rows with keys of `key_count` or more are left out.
+    Rows with keys of `key_count` or more are left out.
     """
     key = np.ascontiguousarray(key, np.uint32)
     first = np.empty(key_count + 1, np.uint64)

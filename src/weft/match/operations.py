@@ -83,7 +83,7 @@ class Posts(_Rows):
     partner: U32
 
     def view(self) -> PostsView:
-        """Return the columns that C reads."""
+        """Return the columns as the structure that C reads."""
         return PostsView(
             first=self.first, event=self.event, comm=self.comm, peer=self.peer, tag=self.tag, flags=self.flags
         )
@@ -146,7 +146,9 @@ class _PeerGroups:
         self._keep: list[tuple[int, ...]] = []
 
     def add_group(self, group: tuple[int, ...]) -> tuple[int, int]:
-        """Return where the group begins, and its length; a group is added when it comes first."""
+        """Return where a group of ranks begins in the joined array of all groups, and its length. A group that is new
+        is added.
+        """
         known = self._known.get(id(group))
         if known is None:
             known = self._known[id(group)] = (self.length, len(group))
@@ -160,7 +162,9 @@ class _PeerGroups:
 
 
 def _local_communicators(rank: Rank, peers: _PeerGroups) -> NDArray[np.void]:
-    """Return the communicators of a rank by its own ids, for C."""
+    """Return the communicators of a rank as a table for C, by the ids that the rank has for them. Their members are
+    added to `peers`.
+    """
     ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
     known: dict[int, Communicator] = {i: c for i in ids if i < 1 << 24 and (c := rank.comm(i)) is not None}
     table = np.zeros(max(known, default=0) + 1, LOCAL_COMM)
@@ -198,7 +202,9 @@ class ExtractionInput:
 
 
 def request_completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return every request that a wait or a test reported as complete, and the event that did, in order of events."""
+    """Return two columns (request id, event index): each request that a wait or a test reported as complete, and the
+    call that did, in order of events.
+    """
     nobody = np.zeros(0, LOCAL_COMM)
     reading = ExtractionInput(rank, classify_functions(rank.trace.functions), nobody, np.zeros(0, np.int32))
     count = ctypes.c_uint64()
@@ -222,14 +228,15 @@ class _ExtractionWorker:
         return ExtractionInput(self.trace.ranks[rank], self.functions, self.comms[rank], self.peers)
 
     def max_counts(self, rank: int) -> list[int]:
-        """Return at most how many sends, receives, probes and collective calls the rank has."""
+        """Return upper bounds for how many sends, receives, probes and collective calls a rank has, in this order."""
         counts = (ctypes.c_uint64 * 4)()
         reading = self._input_of(rank)  # it keeps the arrays that C reads
         extraction.kernel().weft_extract_most(reading.given, counts)
         return list(counts)
 
     def extract_rank(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
-        """Extract the sends, receives, probes and collectives of a rank into its rows of the run's columns.
+        """Read the sends, receives, probes and collectives of a rank from its record, and write them into its rows of
+        the columns.
 
         Returns how many there are of each of the four kinds.
         """
@@ -252,7 +259,7 @@ class _ExtractionWorker:
         return list(counts)
 
     def close(self) -> None:
-        """Give C's memory back."""
+        """Release the memory that C holds for this worker."""
         if self.handle:
             extraction.kernel().weft_ops_free(self.handle)
         self.handle = None
@@ -279,7 +286,9 @@ def _allocate_collectives(counts: Sequence[int], room: MakeColumn) -> Collective
 
 
 def _close_gaps(rows: _Rows, counts: Sequence[int]) -> None:
-    """Remove the space that ranks did not need by moving later rows to the front, in place."""
+    """Move the rows of later ranks to the front, in place, so that no unused rows remain between ranks. `counts`: the
+    used rows of each rank.
+    """
     first = _first_rows(counts)
     if np.array_equal(first, rows.first):
         return
@@ -296,7 +305,9 @@ def _close_gaps(rows: _Rows, counts: Sequence[int]) -> None:
 
 
 def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Operations:
-    """Read the operations from the events of this process's ranks, in parallel on the machine's cores."""
+    """Read sends, receives, probes and collectives from the records of this process's ranks, in parallel on several
+    cores. `make_column` allocates their columns.
+    """
     functions = classify_functions(trace.functions)
     peers, none = _PeerGroups(), np.zeros(0, LOCAL_COMM)
     comms = [_local_communicators(rank, peers) if rank.index in trace.share else none for rank in trace.ranks]
@@ -305,13 +316,13 @@ def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Oper
     free = [_ExtractionWorker(trace, functions, comms, flat) for _ in range(count)]
     others = trace.share.start, len(trace.ranks) - trace.share.stop
 
-    def shared(call: Callable[[_ExtractionWorker, int], list[int]]) -> list[list[int]]:
-        """Return what `call` returns for each rank, with the ranks shared among threads; zeros for
-        other workers' ranks.
+    def call_for_all_ranks(call: Callable[[_ExtractionWorker, int], list[int]]) -> list[list[int]]:
+        """Return what `call` returns for each rank. The ranks are shared among threads; ranks of other processes get
+        zeros.
         """
 
-        def one(rank: int) -> list[int]:
-            """Call for one rank, with a worker that no other thread uses meanwhile."""
+        def call_for_rank(rank: int) -> list[int]:
+            """Return what `call` returns for one rank. It gets a worker that no other thread uses meanwhile."""
             worker = free.pop()  # one for each of the threads that take them
             try:
                 return call(worker, rank)
@@ -319,15 +330,15 @@ def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Oper
                 free.append(worker)
 
         before, behind = ([[0] * 4] * n for n in others)
-        return before + run_in_threads(count, one, trace.share) + behind
+        return before + run_in_threads(count, call_for_rank, trace.share) + behind
 
-    most = shared(lambda worker, rank: worker.max_counts(rank))
+    most = call_for_all_ranks(lambda worker, rank: worker.max_counts(rank))
     posts = [_allocate_posts([m[which] for m in most], make_column) for which in range(3)]
     colls = _allocate_collectives([m[3] for m in most], make_column)
     if max(map(len, [*posts, colls]), default=0) >= NONE:
         raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
     try:
-        counts = shared(lambda worker, rank: worker.extract_rank(rank, posts, colls))
+        counts = call_for_all_ranks(lambda worker, rank: worker.extract_rank(rank, posts, colls))
     finally:
         for worker in free:
             worker.close()

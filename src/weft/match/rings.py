@@ -65,7 +65,9 @@ class DroppedOperations:
             self._add_dropped_calls_of(rank)
 
     def count_collectives(self, rank: Rank, comm: Communicator) -> int | None:
-        """Count the collectives of a rank on a communicator that MPI did not refuse; None where some have no sort."""
+        """Return how many collectives on a communicator are among a rank's dropped calls, without those that MPI
+        refused. None if some dropped calls were not counted by sort.
+        """
         specs = classify_functions(self.trace.functions).specs
         is_collective = np.zeros(1 << 16, np.bool_)
         is_collective[: len(specs)] = specs["op"] == int(Op.COLL)
@@ -78,8 +80,8 @@ class DroppedOperations:
     def _count_sorts(
         self, rank: Rank, comm: Communicator, functions: Mask, with_error: Callable[[NDArray[np.uint8]], Mask]
     ) -> int | None:
-        """Count a rank's dropped calls on a communicator that are of some functions and errors; None if some have no
-        sort.
+        """Return how many of a rank's dropped calls are on a communicator and fit `functions` and `with_error`. None if
+        some dropped calls were not counted by sort.
         """
         sorts, is_all = self._sorts[rank.index]
         local = comm.local_ids.get(rank.index)
@@ -92,15 +94,15 @@ class DroppedOperations:
 
     @cached_property
     def surplus(self) -> dict[Channel, int]:
-        """Return by channel how many more messages were sent than received, without zeros and unsettled
-        communicators.
+        """Return how many more messages were sent than received by dropped calls, for each channel where the numbers
+        differ. Communicators whose numbers are not certain are left out.
         """
         channels = {*self.sent, *self.received}
         surplus = {channel: self.sent[channel] - self.received[channel] for channel in channels}
         return {channel: n for channel, n in surplus.items() if n and channel.comm not in self.unsettled}
 
     def _add_dropped_calls_of(self, rank: Rank) -> None:
-        """Add what the dropped calls of a rank sent, received and took part in to the counts."""
+        """Add the messages that a rank's dropped calls sent and received to the counts, and keep its sorts of calls."""
         sorts, uncounted = self.suffix.dropped_sorts(rank)
         self._sorts[rank.index] = sorts, not uncounted
         if uncounted:
@@ -118,14 +120,18 @@ class DroppedOperations:
             self._unsettle_all()
 
     def _cancels_dropped(self, rank: Rank, specs: NDArray[np.void]) -> bool:
-        """Return whether a call of the suffix cancels a request of a dropped call, which was counted as received."""
+        """Return whether a recorded call cancels a request that a dropped call made. The dropped receive was counted as
+        having received a message, so that the counts may be wrong then.
+        """
         events = rank.events
         known = specs[np.minimum(events["function"], len(specs) - 1)]
         made = events["object"][(known["flags"] & int(Spec.NONBLOCKING)) != 0]
         return bool((~np.isin(events["object"][known["op"] == int(Op.CANCEL)], made)).any())
 
     def _add_sort(self, rank: Rank, row: Any, op: Op, spec: Spec) -> None:
-        """Add the messages of calls that are alike."""
+        """Add the messages of equal dropped calls to the counts. `row`: the sort of these calls (function,
+        communicator, peer and so on) with their number.
+        """
         if op in _ALL_UNSETTLED or spec & Spec.PARTITIONED:
             self._unsettle_all()
         if op not in (Op.SEND, Op.RECV, Op.SENDRECV, Op.MPROBE):
@@ -146,7 +152,9 @@ class DroppedOperations:
             self._add_messages(rank, comm, row, sends=op in (Op.SEND, Op.SENDRECV))
 
     def _add_taken_message(self, rank: Rank, row: Any) -> None:
-        """Add a message that a receive took whose sort does not say so."""
+        """Add a message that a dropped receive took, if the sort of the call does not tell which one. `row`:
+        communicator, peer and tag, with the number of messages.
+        """
         comm = rank.comm(int(row["comm"]))
         if comm is None:
             self._unsettle_all()
@@ -156,7 +164,7 @@ class DroppedOperations:
             self._add_messages(rank, comm, row, sends=False)
 
     def _add_messages(self, rank: Rank, comm: Communicator, row: Any, *, sends: bool) -> None:
-        """Count the messages of a row as sent or received on their channel."""
+        """Add the number of a row to the messages sent or received on its channel."""
         peers, peer = comm.peers(rank.index), int(row["peer"])
         other = peers[peer] if peer < len(peers) else -1
         if other < 0:
@@ -173,48 +181,50 @@ class DroppedOperations:
 
 
 def select_pairable(operations: Operations, dropped: DroppedOperations) -> Operations:
-    """Select the operations of the suffix whose other side cannot be among the dropped ones.
+    """Return the recorded operations whose partner cannot be among the calls that the ring buffers dropped.
 
-    Of a channel on which n more were sent than received before, the first n receives took these messages; where more
-    were received, the first sends went to receives that had been posted before.
+    If the dropped calls sent n more messages on a channel than they received, the first n receives took these messages.
+    If they received more, the first sends went to receives that had been posted before.
     """
     of, unsettled = operations, list(dropped.unsettled)
     sends, recvs, probes = (~np.isin(rows.comm, unsettled) for rows in (of.sends, of.recvs, of.probes))
     for channel, surplus in dropped.surplus.items():
         if surplus < 0:
-            sends[_on_channel(of.sends, channel.source, channel, channel.receiver)[:-surplus]] = False
+            sends[_rows_on_channel(of.sends, channel.source, channel, channel.receiver)[:-surplus]] = False
             continue
-        took = _on_channel(of.recvs, channel.receiver, channel, channel.source)[:surplus]
+        took = _rows_on_channel(of.recvs, channel.receiver, channel, channel.source)[:surplus]
         recvs[took] = False
         # A probe saw such a message until the last of them was taken.
-        asked = _on_channel(of.probes, channel.receiver, channel, channel.source)
+        asked = _rows_on_channel(of.probes, channel.receiver, channel, channel.source)
         last = int(of.recvs.event[took[-1]]) if len(took) == surplus else NONE
         probes[asked[of.probes.event[asked] <= last]] = False
         if len(took) < surplus:  # a receive of anything may wait for what is left of these
-            recvs[_undecided(of.recvs, channel)] = False
-            probes[_undecided(of.probes, channel)] = False
+            recvs[_rows_of_undecided_wildcards(of.recvs, channel)] = False
+            probes[_rows_of_undecided_wildcards(of.probes, channel)] = False
     colls = _select_complete_collectives(dropped, of.collectives)
     return Operations(
         _select_rows(of.sends, sends), _select_rows(of.recvs, recvs), _select_rows(of.probes, probes), colls
     )
 
 
-def _on_channel(posts: Posts, rank: int, channel: Channel, other_rank: int) -> NDArray[np.int64]:
-    """Return the rows of a rank on a channel with another rank, in their order."""
+def _rows_on_channel(posts: Posts, rank: int, channel: Channel, other_rank: int) -> NDArray[np.int64]:
+    """Return the rows of a rank's sends, receives or probes on one channel with another rank, in their order."""
     part = posts.of_rank(rank)
     here = (posts.comm[part] == channel.comm) & (posts.peer[part] == other_rank) & (posts.tag[part] == channel.tag)
     return np.int64(part.start) + np.flatnonzero(here & ((posts.flags[part] & Post.UNDECIDED) == 0))
 
 
-def _undecided(posts: Posts, channel: Channel) -> NDArray[np.int64]:
-    """Return the rows of the receiver that may take a message of any channel of the communicator."""
+def _rows_of_undecided_wildcards(posts: Posts, channel: Channel) -> NDArray[np.int64]:
+    """Return the rows of the channel's receiver that may take a message of any channel of the communicator: wildcards
+    with an unknown result.
+    """
     part = posts.of_rank(channel.receiver)
     here = (posts.comm[part] == channel.comm) & ((posts.flags[part] & Post.UNDECIDED) != 0)
     return np.int64(part.start) + np.flatnonzero(here)
 
 
 def _select_rows(rows: Rows, which: Mask) -> Rows:
-    """Return the rows of a mask, with the places where each rank's begin."""
+    """Return the rows that a mask selects, as a table in which the begin of each rank's rows is adjusted."""
     if which.all():
         return rows
     counts = [int(np.count_nonzero(which[rows.of_rank(rank)])) for rank in range(len(rows.first) - 1)]
@@ -224,9 +234,9 @@ def _select_rows(rows: Rows, which: Mask) -> Rows:
 
 
 def _select_complete_collectives(dropped: DroppedOperations, colls: Collectives) -> Collectives:
-    """Select the collectives from the first on that all members have, and number them from that one on.
+    """Return the collectives from the first one on that all members recorded. Their numbers count from this one.
 
-    Where it is not known how many a member dropped, none of the communicator is selected.
+    If it is not known how many calls a member dropped, no collective of the communicator is returned.
     """
     trace = dropped.trace
     top, ranks = colls.parent == NONE, colls.ranks()

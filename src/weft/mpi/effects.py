@@ -123,7 +123,7 @@ def statements_after_call(f: Function) -> Iterator[str]:
         elif p.handle and p.direction == "inout" and not p.array and frees_object(f):
             field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
             if p.handle == "REQUEST":
-                yield f"        if (weft_end_request(event->{field}, before_{p.name}, MPI_REQUEST_NULL, (struct weft_ended){{false, false, NULL}}).guessed) event->buffer = WEFT_GUESSED;"
+                yield f"        if (weft_end_request(event->{field}, before_{p.name}, MPI_REQUEST_NULL, (struct weft_request_result){{false, false, NULL}}).guessed) event->buffer = WEFT_GUESSED;"
             else:
                 yield f"        weft_forget_object(WEFT_CLASS_{p.handle}, (uintptr_t)before_{p.name}, (uint32_t)event->{field});"
     if meaning_of(f).act is Act.START:
@@ -164,7 +164,7 @@ def _window_effect_statements(f: Function) -> Iterator[str]:
     if row.sync is Sync.FENCE:
         yield "        weft_compare_window_after_fence(win, event->site);"
     elif Access.ATOMIC in row.access:
-        yield f"        weft_note_atomic_access(thread, &(struct weft_did){{{', '.join(_atomic_access_fields(f))}}});"
+        yield f"        weft_note_atomic_access(thread, &(struct weft_atomic_access){{{', '.join(_atomic_access_fields(f))}}});"
 
 
 def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
 
 
 def _atomic_access_fields(f: Function) -> Iterator[str]:
-    """Yield the C initializers of a struct weft_did, which describes an atomic access to a window."""
+    """Yield the C initializers of a struct weft_atomic_access, which describes an atomic access to a window."""
     names = {p.name for p in f.parameters}
     yield ".window = win, .target = target_rank, .place = (int64_t)target_disp, .begin = event->enter"
     side = "result_" if "result_count" in names else "origin_" if "origin_count" in names else ""

@@ -312,7 +312,7 @@ def _slot_status_statements(
     else:
         yield f"    uint64_t bytes = 0; if ({is_set}) bytes = {fill}(event, w_status);"
     if not size_in_tail:
-        yield f"    weft_write_received_bytes(thread, event, bytes, {'true' if is_probe(f) else 'false'});"
+        yield f"    weft_write_received_size(thread, event, bytes, {'true' if is_probe(f) else 'false'});"
 
 
 def _tail_exit_statements(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Iterator[str]:

@@ -33,8 +33,8 @@ uint64_t weft_ticks_slow(int clock) {
     return weft_now_monotonic();
 }
 
-/* Return the fastest clock for events that is safe here (enum weft_clock). The time-stamp counter only where the kernel
- * itself trusts it as its clock: then it is constant, never stops and is equal on all cores (Linux,
+/* Return the fastest clock that is safe for event times on this machine (enum weft_clock). The time-stamp counter is
+ * used only if the kernel itself uses it as its clock: then it is constant, never stops and agrees on all cores (Linux,
  * arch/x86/kernel/tsc.c). */
 int weft_clock_choose(void) {
 #if defined(__x86_64__)
@@ -53,7 +53,8 @@ int weft_clock_choose(void) {
 #endif
 }
 
-/* Fill an anchor: all three clocks, read together. */
+/* Read the event clock, CLOCK_MONOTONIC and CLOCK_REALTIME at the same moment into an anchor, from which readers
+ * convert times. */
 void weft_record_anchor(struct weft_record *record, struct weft_anchor *anchor) {
     struct timespec real;
     uint64_t before = weft_now_monotonic();
@@ -65,16 +66,16 @@ void weft_record_anchor(struct weft_record *record, struct weft_anchor *anchor) 
     anchor->realtime_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
 }
 
-/* Stop recording for good and note the reason in the file; the first reason is kept. Threads may call it at the same
- * time. */
+/* Stop recording for good and store the reason in the file; only the first reason is kept. Safe to call from several
+ * threads. */
 void weft_record_stop(struct weft_record *record, int reason) {
     if (__atomic_exchange_n(&record->stopped, true, __ATOMIC_ACQ_REL)) return;
     record->header->stop_reason = (uint32_t)reason;
     record->header->state = WEFT_STATE_STOPPED;
 }
 
-/* Return whether a limit on the size of files (ulimit -f) forbids this one: asking the kernel to go beyond it would
- * raise SIGXFSZ, which ends the program. */
+/* Return whether a file of this size would exceed the limit on file sizes (ulimit -f), which would raise SIGXFSZ and
+ * end the program. */
 static bool is_beyond_file_limit(uint64_t size) {
     struct rlimit limit;
     return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
@@ -86,8 +87,9 @@ enum { WAIT_ONCE_S = 5, WAIT_SHARE = 50, WAIT_EVENT_NS = 200, WAIT_MOST_S = 1 };
 
 void weft_record_hurry(struct weft_record *record) { record->impatient = true; }
 
-/* Count the time since `start_ns` as waited for the file system. Return whether that is more by now than recording may
- * cost. A debugger may have stopped the process meanwhile, so no more than a second counts of one request. */
+/* Add the time since `start_ns` to the time that the program has waited for the file system. Return whether that
+ * exceeds what recording may cost. One request counts for at most a second, since a debugger may have stopped the
+ * process meanwhile. */
 static bool count_waiting_time(struct weft_record *record, uint64_t start_ns) {
     uint64_t now = weft_now_monotonic(), waited = now - start_ns;
     record->waited += waited < WAIT_MOST_S * SECOND ? waited : WAIT_MOST_S * SECOND;
@@ -97,7 +99,7 @@ static bool count_waiting_time(struct weft_record *record, uint64_t start_ns) {
            WAIT_ONCE_S * SECOND + share + record->file_size / sizeof(struct weft_event) * WAIT_EVENT_NS;
 }
 
-/* Write zeros at the file's end in pieces of one large folio. Return 0 or an errno, ETIMEDOUT where it takes too
+/* Append zeros to the file in pieces of 64 KiB (a large folio). Return 0 or an errno; ETIMEDOUT if that takes too
  * long. */
 static int write_zeros(struct weft_record *record, uint64_t bytes) {
     enum { FOLIO = 1 << 16 };
@@ -115,9 +117,9 @@ static int write_zeros(struct weft_record *record, uint64_t bytes) {
     return 0;
 }
 
-/* Reserve `bytes` at the file's end, on the disk as well. Return 0 or an errno. File systems that reserve nothing (NFS
- * before 4.2, many of FUSE) are given zeros, as glibc's posix_fallocate would ask them for each page; `*written`:
- * whether they were. */
+/* Reserve `bytes` at the end of the file on the disk. Return 0 or an errno. On file systems without fallocate (NFS
+ * before 4.2, many FUSE ones) write zeros instead and set `*written`: glibc's posix_fallocate would send a request for
+ * each page. */
 static int reserve_file_space(struct weft_record *record, uint64_t bytes, bool *written) {
     if (is_beyond_file_limit(record->file_size + bytes)) return EFBIG;
     *written = false;
@@ -131,15 +133,16 @@ static int reserve_file_space(struct weft_record *record, uint64_t bytes, bool *
     return count_waiting_time(record, start_ns) ? ETIMEDOUT : 0;
 }
 
+/* Return the stop reason of the file format (enum weft_stop_reason) for an errno. */
 static int find_stop_reason(int error) {
     if (error == ENOSPC || error == EDQUOT || error == EFBIG) return WEFT_STOP_DISK_FULL;
     return error == ETIMEDOUT ? WEFT_STOP_DISK_SLOW : WEFT_STOP_IO_ERROR;
 }
 
-/* Reserves `pages` at the file's end, on the disk as well: a sparse file on a full disk would kill the program
- * with SIGBUS at some later store.
+/* Append `pages` to the file, reserved on the disk (a sparse file on a full disk would kill the program with SIGBUS at
+ * some later store), and return where in `*offset`; false if recording had to stop.
  *
- * Then writes zeros, which brings the pages into memory. The kernel takes each piece as one large folio and maps it whole
+ * Then write zeros, which brings the pages into memory. The kernel takes each piece as one large folio and maps it whole
  * at its first fault, where the stores alone would take a fault a page: 1 against 5 us a page on ext4, Linux 6.18.
  * Larger folios would lie across page tables, as a stream's addresses and places in the file are not aligned alike,
  * and such ones are mapped page by page. Where writing gives an error, the stores do it. */
@@ -157,8 +160,8 @@ static bool extend_file(struct weft_record *record, uint32_t pages, uint64_t *of
     return true;
 }
 
-/* Add one more table of chunks to the file, linked from the last entry of the current one. Return false where recording
- * had to stop. */
+/* Append another chunk table to the file, linked from the last entry of the current one. Return false if recording had
+ * to stop. */
 static bool add_chunk_table(struct weft_record *record) {
     uint64_t offset;
     if (!extend_file(record, TABLE_PAGES, &offset)) return false;
@@ -178,8 +181,8 @@ static bool add_chunk_table(struct weft_record *record) {
     return true;
 }
 
-/* Add a chunk to the table and return its entry there, NULL where recording had to stop. The last entry of a table is
- * kept for the link to the next one. */
+/* Add a chunk to the file's chunk table and return its entry; NULL if recording had to stop. A table's last entry is
+ * reserved for the link to the next table. */
 static struct weft_chunk *add_chunk_entry(struct weft_record *record, struct weft_chunk chunk) {
     if (record->table_used + 1 == record->table_size && !add_chunk_table(record)) return NULL;
     struct weft_chunk *entry = &record->table[record->table_used++];
@@ -228,14 +231,15 @@ void weft_record_keep(struct weft_record *record, uint64_t ns) {
     if (ns) record->header->major = WEFT_FORMAT_MAJOR_KEPT;
 }
 
-/* Return the counts of what a thread's rings have dropped; NULL where there are none. */
+/* Return the counts of the calls that a thread's rings (streams that keep only the latest calls) have dropped; NULL if
+ * there are none. */
 static struct weft_before_of *find_dropped_calls(const struct weft_record *record, uint32_t thread) {
     struct weft_before_of *dropped = record->befores;
     while (dropped && dropped->thread != thread) dropped = dropped->next;
     return dropped;
 }
 
-/* Return the same, made if there are none; NULL without memory. */
+/* Return the counts of the calls that a thread's rings have dropped, created if needed; NULL without memory. */
 static struct weft_before_of *find_or_add_dropped_calls(struct weft_record *record, uint16_t thread) {
     struct weft_before_of *dropped = find_dropped_calls(record, thread);
     if (dropped || !(dropped = calloc(1, sizeof *dropped))) return dropped;
@@ -244,7 +248,7 @@ static struct weft_before_of *find_or_add_dropped_calls(struct weft_record *reco
     return record->befores = dropped;
 }
 
-/* Make a stream a ring. Return false without memory. */
+/* Turn a stream into a ring, which keeps only the latest calls. Return false without memory. */
 static bool begin_ring(struct weft_stream *stream) {
     struct weft_ring *ring = calloc(1, sizeof *ring);
     if (!ring || !(ring->before = find_or_add_dropped_calls(stream->record, stream->thread))) {
@@ -256,7 +260,7 @@ static bool begin_ring(struct weft_stream *stream) {
     return true;
 }
 
-/* Reserve both areas of the file in which a thread's dropped calls are counted, once. Return false where that fails. */
+/* Reserve both file areas for a thread's counts of dropped calls, once. Return false if that fails. */
 static bool reserve_dropped_areas(struct weft_record *record, struct weft_before_of *dropped) {
     for (int area_index = 0; area_index < 2; area_index++) {
         if (dropped->areas[area_index]) continue;
@@ -272,8 +276,8 @@ static bool reserve_dropped_areas(struct weft_record *record, struct weft_before
     return true;
 }
 
-/* Write the counts of dropped calls into the area that is not valid now. Until `again` stands there, the other area is
- * valid. */
+/* Write a thread's counts of dropped calls to the file area that is not the valid one. Writing `again` last makes it
+ * valid, so that one area is whole at any moment. */
 static void write_dropped_calls(struct weft_before_of *dropped) {
     struct weft_before *area = dropped->areas[++dropped->now.turn & 1];
     __atomic_store_n(&area->again, 0, __ATOMIC_SEQ_CST);
@@ -282,7 +286,7 @@ static void write_dropped_calls(struct weft_before_of *dropped) {
     __atomic_store_n(&area->again, dropped->now.turn, __ATOMIC_SEQ_CST);
 }
 
-/* Count a dropped call by its sort: function, flags, error, communicator, peer and tag. */
+/* Count a dropped call in the hash table by its kind: function, flags, error, communicator, peer and tag. */
 static inline void count_dropped_sort(struct weft_before_of *dropped, struct weft_dropped call_sort) {
     uint64_t hash =
         ((uint64_t)call_sort.comm << 32 | (uint32_t)call_sort.function << 16 | call_sort.flags << 8 | call_sort.error) *
@@ -305,7 +309,7 @@ static inline void count_dropped_sort(struct weft_before_of *dropped, struct wef
     }
 }
 
-/* Count a call as dropped; of its flags those that say what it did make its sort. */
+/* Count a call as dropped, by its kind (see count_dropped_sort()). */
 static void count_dropped_event(struct weft_before_of *dropped, const struct weft_event *event) {
     enum { KEPT = WEFT_FLAG_CLOSED | WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG | WEFT_FLAG_TRUE | WEFT_FLAG_CANCELLED };
     count_dropped_sort(dropped, (struct weft_dropped){.function = event->function,
@@ -316,7 +320,7 @@ static void count_dropped_event(struct weft_before_of *dropped, const struct wef
                                                       .tag = event->tag});
 }
 
-/* Count a row of RECEIVED as dropped. */
+/* Count the message of a dropped nonblocking or combined receive, by communicator, peer and tag. */
 static void count_dropped_receive(struct weft_before_of *dropped, const struct weft_received *received) {
     count_dropped_sort(dropped, (struct weft_dropped){.function = WEFT_DROPPED_RECEIVED,
                                                       .comm = received->comm,
@@ -324,7 +328,7 @@ static void count_dropped_receive(struct weft_before_of *dropped, const struct w
                                                       .tag = received->tag});
 }
 
-/* Return whether all calls that a chunk of RECEIVED tells of were dropped before. */
+/* Return whether all calls that a chunk of received messages refers to were dropped before. */
 static bool are_calls_dropped(const struct weft_record *record, const struct piece *piece) {
     const struct weft_received *rows = (const struct weft_received *)piece->at;
     for (uint64_t i = 0; i < piece->entry->used / sizeof *rows; i++) {
@@ -334,11 +338,12 @@ static bool are_calls_dropped(const struct weft_record *record, const struct pie
     return true;
 }
 
+/* Return whether a ring's chunk may be dropped: received messages only after the calls that they belong to. */
 static bool may_drop_piece(const struct weft_stream *stream, const struct piece *piece) {
     return stream->kind != WEFT_STREAM_RECEIVED || are_calls_dropped(stream->record, piece);
 }
 
-/* Count all that a chunk of a ring holds as dropped. */
+/* Count everything in a chunk of a ring as dropped. */
 static void count_dropped_piece(struct weft_stream *stream, struct piece *piece) {
     struct weft_before_of *dropped = stream->ring->before;
     if (stream->kind == WEFT_STREAM_EVENTS) {
@@ -357,7 +362,8 @@ static void count_dropped_piece(struct weft_stream *stream, struct piece *piece)
     }
 }
 
-/* Drop the chunks of a ring that are older than is to be kept: count their calls, write the counts, and unmap them. */
+/* Drop the chunks of a ring that are older than what is to be kept: count their calls, write the counts to the file,
+ * unmap the chunks. */
 static void drop_expired_pieces(struct weft_stream *stream, uint64_t now) {
     struct weft_record *record = stream->record;
     struct weft_ring *ring = stream->ring;
@@ -377,13 +383,13 @@ static void drop_expired_pieces(struct weft_stream *stream, uint64_t now) {
     }
 }
 
+/* Return a chunk's offset in the file, without the chunk number that a ring stores in the same field. */
 static uint64_t find_file_offset(const struct weft_chunk *entry) {
     return entry->offset & (((uint64_t)1 << WEFT_NUMBER_SHIFT) - 1);
 }
 
-/* Begin another range of addresses with the newest chunk, mapped once more, as the ring's range is at its end. What
- * stands in the old range stays mapped there, as the call under way may be written to. Return false without
- * addresses. */
+/* Reserve another address range for a ring whose range is used up, and map the newest chunk there again. The old
+ * mapping stays, since the current call may still be written to. Return false if there are no addresses. */
 static bool move_ring(struct weft_stream *stream) {
     struct piece *newest = &stream->ring->pieces[stream->ring->count - 1];
     uint8_t *range = mmap(NULL, stream->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -400,7 +406,7 @@ static bool move_ring(struct weft_stream *stream) {
     return true;
 }
 
-/* Return a new last piece of a ring; NULL without memory. */
+/* Append an entry to a ring's list of chunks and return it; NULL without memory. */
 static struct piece *add_piece(struct weft_ring *ring) {
     if (ring->count == ring->room) {
         uint32_t room = ring->room ? 2 * ring->room : 16;
@@ -412,7 +418,7 @@ static struct piece *add_piece(struct weft_ring *ring) {
     return &ring->pieces[ring->count++];
 }
 
-/* Map the next chunk of a ring: that which was dropped first, else a new one. Return false where recording has to
+/* Map the next chunk of a ring: the place of the oldest dropped chunk, or a new one. Return false if recording had to
  * stop. */
 static bool grow_ring(struct weft_stream *stream) {
     struct weft_record *record = stream->record;
@@ -465,8 +471,8 @@ full:
     return false;
 }
 
-/* Map one more chunk behind a stream, or several, until `bytes` more fit; each is as large as all before it, up to 4
- * MiB. Return false when recording had to stop. It takes the record's lock. */
+/* Map more chunks after a stream's end until `bytes` more fit; each chunk doubles the stream, up to 4 MiB. Return false
+ * if recording had to stop. Takes the record's lock. */
 bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
     struct weft_record *record = stream->record;
     pthread_mutex_lock(&record->lock);
@@ -506,8 +512,8 @@ bool weft_stream_grow(struct weft_stream *stream, uint64_t bytes) {
     return !record->stopped && (uint64_t)(stream->end - stream->next) >= bytes;
 }
 
-/* Return how many bytes of addresses to reserve for a thread's stream; they cost no memory. Under a limit (ulimit -v)
- * most must stay the program's. */
+/* Return how many bytes of address space to reserve for a thread's stream. That costs no memory, but under a limit
+ * (ulimit -v) most of it must stay available to the program. */
 static uint64_t choose_reservation(int thread) {
     struct rlimit limit;
     uint64_t size = 1ull << (thread < 16 ? 36 : 32);
@@ -516,8 +522,8 @@ static uint64_t choose_reservation(int thread) {
     return size;
 }
 
-/* Give a stream its range of addresses and its first chunk; with `keep` set, streams of calls become rings. Return
- * false when recording had to stop. */
+/* Open a stream: reserve its address range and map the first chunk. Streams of calls become rings if only recent calls
+ * are kept. Return false if recording had to stop. */
 bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, int kind, int thread) {
     memset(stream, 0, sizeof *stream);
     stream->record = record;
@@ -537,7 +543,8 @@ bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, in
     return false;
 }
 
-/* Create the file of a new record and write its header, the magic last. Return NULL with errno set when that fails. */
+/* Create a record file and write its header; the magic comes last, so that a header with a magic is complete. Return
+ * NULL with errno set on failure. */
 struct weft_record *weft_record_create(const char *path, int level, int rank, int world_size) {
     struct weft_record *record = calloc(1, sizeof *record);
     if (!record) return NULL;
@@ -581,7 +588,7 @@ fail:
     return NULL;
 }
 
-/* Cut the file behind the last byte in use, when the last chunk is the last thing in the file. */
+/* Cut unused space off the end of the file, if its last chunk lies there. */
 static void trim_file(struct weft_record *record) {
     if (!record->table_used) return;
     const struct weft_chunk *last = &record->table[record->table_used - 1];
@@ -592,7 +599,7 @@ static void trim_file(struct weft_record *record) {
     if (!ftruncate(record->fd, (off_t)end)) record->file_size = end;
 }
 
-/* Mark a record as ended in `state` (enum weft_state) and cut off what of its file is unused. */
+/* Mark a record as ended in `state` (enum weft_state) and cut unused space off the end of its file. */
 void weft_record_close(struct weft_record *record, int state) {
     pthread_mutex_lock(&record->lock);
     if (!record->stopped) {
@@ -604,7 +611,7 @@ void weft_record_close(struct weft_record *record, int state) {
     pthread_mutex_unlock(&record->lock);
 }
 
-/* Return a stream of a synthetic record, opened where it is not; NULL where that fails. */
+/* Return a stream of a record that a test or tool builds, opened if needed; NULL on failure. */
 static struct weft_stream *find_or_open_synthetic_stream(struct weft_record *record, int kind, int thread) {
     struct weft_synthetic *found = record->synthetic;
     while (found && (found->stream.kind != kind || found->stream.thread != thread)) found = found->next;
@@ -618,8 +625,8 @@ static struct weft_stream *find_or_open_synthetic_stream(struct weft_record *rec
     return &found->stream;
 }
 
-/* Append bytes to a stream of a synthetic record (one that no recorder writes), opening it where needed. Return 0 or
- * -1. */
+/* Append bytes to a stream of a record that a test or tool builds, opening the stream if needed. Return 0, or -1 on
+ * failure. */
 int weft_record_append(struct weft_record *record, int kind, int thread, const void *bytes, uint64_t byte_count) {
     if (kind < WEFT_STREAM_EVENTS || kind > WEFT_STREAM_RECEIVED || kind == WEFT_STREAM_TABLE ||
         kind == WEFT_STREAM_BEFORE || thread < 0 || thread > 0xffff)
@@ -639,7 +646,7 @@ int weft_record_append(struct weft_record *record, int kind, int thread, const v
     return 0;
 }
 
-/* Unmap a synthetic record, close its file and free its memory. */
+/* Unmap a record that a test or tool built, close its file and free its memory. */
 void weft_record_free(struct weft_record *record) {
     while (record->synthetic) {
         struct weft_synthetic *next = record->synthetic->next;

@@ -52,7 +52,7 @@ uint64_t weft_now_monotonic(void);
 uint64_t weft_ticks_slow(int clock);
 int weft_clock_choose(void); /* enum weft_clock of this machine */
 
-/* Return the event clock in ticks. Inline, as it is read twice for each call. */
+/* Read the event clock, in ticks. Inline, since each recorded call reads it twice. */
 WEFT_INLINE uint64_t weft_ticks(int clock) {
 #if defined(__x86_64__)
     if (clock == WEFT_CLOCK_TSC) return __builtin_ia32_rdtsc();
@@ -102,8 +102,7 @@ int weft_record_append(struct weft_record *record, int kind, int thread, const v
  * never does: a thread may still be inside a call when the process ends. */
 void weft_record_free(struct weft_record *record);
 
-/* Write an unsigned varint, as tails and definitions have them, and return the byte behind it. The caller has made sure
- * of 10 bytes of space. */
+/* Write an unsigned LEB128 varint and return the byte after it. The caller has ensured 10 bytes of space. */
 WEFT_INLINE uint8_t *weft_put_u(uint8_t *bytes, uint64_t value) {
     while (value >= 0x80) {
         *bytes++ = (uint8_t)(value | 0x80);

@@ -148,7 +148,7 @@ class Compiler:
         finally:
             self._loop.pop()
 
-    def call_kernel(self, call: Callable[..., object], *arguments: Any) -> object:
+    def lower_kernel_call(self, call: Callable[..., object], *arguments: Any) -> object:
         """Generate the call of a parallel loop's kernel with Numba's own function `call`, and return its result. Code
         that tells the runtime which loop begins and ends is generated before and after it. `arguments`: those of
         Numba's function.
@@ -167,9 +167,11 @@ class Compiler:
         builder = lowerer.builder
         void, pointer = cgutils.ir.VoidType(), cgutils.voidptr_t
         enter = cgutils.get_or_insert_function(
-            builder.module, cgutils.ir.FunctionType(void, [pointer]), "weft_numba_enter"
+            builder.module, cgutils.ir.FunctionType(void, [pointer]), "weft_numba_enter_loop"
         )
-        leave = cgutils.get_or_insert_function(builder.module, cgutils.ir.FunctionType(void, []), "weft_numba_leave")
+        leave = cgutils.get_or_insert_function(
+            builder.module, cgutils.ir.FunctionType(void, []), "weft_numba_leave_loop"
+        )
         address = cgutils.ir.Constant(cgutils.intp_t, kernel.loop.address).inttoptr(pointer)
         builder.call(enter, [address])
         result = call(*arguments)
@@ -252,8 +254,8 @@ def _parse_module(llvm_text: str, module_name: str) -> object:
 
 
 def install_hooks(source_map: SourceMap, runtime: Runtime) -> Compiler:
-    """Patch Numba in this process before the program's first function is compiled; return the record of what is
-    compiled.
+    """Patch Numba in this process so that all functions are compiled with the checks, and return the record of what is
+    compiled. It must be called before the program's first function is compiled.
     """
     compiler = Compiler(source_map, runtime)
     compiler.unchecked.install()
@@ -288,7 +290,7 @@ def _patch_lines(compiler: Compiler) -> None:
     """Make Numba emit line information in which a number stands for the file, line and function."""
     finalize, lower = cpu.CPUTargetOptions.finalize, lowering.Lower.lower_inst
 
-    def with_lines(self: object, flags: Any, options: object) -> None:
+    def finalize_with_lines(self: object, flags: Any, options: object) -> None:
         """Set Numba's options for compilation so that line information is generated, but no information
         on variables.
         """
@@ -318,7 +320,7 @@ def _patch_lines(compiler: Compiler) -> None:
         def _di_location(self, line: int) -> object:
             return super()._di_location(compiler.encode_line(line))
 
-    cpu.CPUTargetOptions.finalize = with_lines
+    cpu.CPUTargetOptions.finalize = finalize_with_lines
     lowering.Lower.lower_inst = lower_inst
     cpu.CPUContext.DIBuilder = Lines
     # Its warnings are about the lines that a debugger shows.
@@ -337,10 +339,10 @@ def _patch_modules(compiler: Compiler) -> None:
 
 
 def _patch_loops(compiler: Compiler) -> None:
-    """Make Numba call the compiler's lower_loop and call_kernel in place of its functions for parallel loops."""
+    """Make Numba call the compiler's lower_loop and lower_kernel_call in place of its functions for parallel loops."""
     lower, call = parfor_lowering._lower_parfor_parallel_std, parfor_lowering.call_parallel_gufunc
     parfor_lowering._lower_parfor_parallel_std = lambda lowerer, parfor: compiler.lower_loop(lower, lowerer, parfor)
-    parfor_lowering.call_parallel_gufunc = lambda *given: compiler.call_kernel(call, *given)
+    parfor_lowering.call_parallel_gufunc = lambda *given: compiler.lower_kernel_call(call, *given)
 
 
 def _patch_bounds(compiler: Compiler) -> None:

@@ -53,9 +53,9 @@ HOOKS: Final = (
     "weft_numba_write_masked",
     "weft_numba_read_lane",
     "weft_numba_write_lane",
-    "weft_numba_bounds",
-    "weft_numba_enter",
-    "weft_numba_leave",
+    "weft_numba_note_outside_index",
+    "weft_numba_enter_loop",
+    "weft_numba_leave_loop",
 )
 """What compiled code calls."""
 
@@ -186,11 +186,13 @@ class Runtime:
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path.resolve()))
-        self._library.weft_numba_magnitude.restype = ctypes.c_double
-        self._library.weft_numba_outside.restype = ctypes.c_int64
+        self._library.weft_numba_take_magnitude.restype = ctypes.c_double
+        self._library.weft_numba_take_outside_count.restype = ctypes.c_int64
         self._library.weft_numba_without_value.restype = ctypes.c_uint64
         python = ctypes.pythonapi
-        self._library.weft_numba_python(python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear)
+        self._library.weft_numba_set_python_functions(
+            python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear
+        )
 
     def address(self, name: str) -> int:
         """Return the address of a function of the library."""
@@ -225,7 +227,7 @@ class Runtime:
 
     def follow(self, on: bool) -> None:
         """Whether memory that Numba's runtime gives out is uninitialised from here on."""
-        self._library.weft_numba_follow(int(on))
+        self._library.weft_numba_follow_memory(int(on))
 
     def watch(self, on: bool) -> None:
         """Whether loops and accesses are checked from here on."""
@@ -237,7 +239,7 @@ class Runtime:
 
     def outside(self) -> int:
         """Return indices outside their bounds since the last time."""
-        return int(self._library.weft_numba_outside())
+        return int(self._library.weft_numba_take_outside_count())
 
     def without_value(self) -> int:
         """Reads of memory without a value until now, of every loop."""
@@ -245,7 +247,7 @@ class Runtime:
 
     def magnitude(self) -> float:
         """Return the largest sum of a reduction's partial results since the last time."""
-        return float(self._library.weft_numba_magnitude())
+        return float(self._library.weft_numba_take_magnitude())
 
     def flush(self) -> None:
         """Have the findings written."""

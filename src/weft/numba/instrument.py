@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.native.headers.numba import MAX_ARGUMENTS, PLACES
 
-BOUNDS: Final = "weft_numba_bounds"
+BOUNDS: Final = "weft_numba_note_outside_index"
 
 DECLARATIONS: Final = {
     "weft_numba_read": "declare void @weft_numba_read(ptr, i64, i32)",
@@ -148,7 +148,7 @@ class Module:
     text: str
     find_place_id: Callable[[Chain], int | None]
     kernel: bool
-    stamps: IterationAddresses | None = None
+    iteration_addresses: IterationAddresses | None = None
     """Of a kernel, where it is to tell by itself that an iteration wrote an element before."""
     guards: int = 0
     """Of a kernel: address of a byte for each of its arguments, 0 where the runtime need not see what is done there."""
@@ -264,9 +264,9 @@ class Module:
                 pointer = next((operand_of_argument(one) for one in given if one.startswith("ptr ")), "?")
             elif re.search(r"call .*@_ZN", line) or _CONTAINER.search(line):
                 pointer = "?"
-            if not pointer or pointer in frame_pointers or self._roots.fresh(pointer):
+            if not pointer or pointer in frame_pointers or self._roots.is_allocated(pointer):
                 continue
-            root = self._roots.argument(pointer)
+            root = self._roots.find_argument(pointer)
             if root is None:
                 self.stored = None
             elif self.stored is not None:
@@ -345,7 +345,7 @@ class Module:
         be checked or, with `place_id`, if this iteration wrote the element before.
         """
         new = f"weft.{next(_FRESH)}"
-        root = self._roots.argument(pointer) if self._roots else None
+        root = self._roots.find_argument(pointer) if self._roots else None
         lines: list[str] = []
         if root is not None:
             lines += [
@@ -354,13 +354,13 @@ class Module:
                 f"  br i1 %{new}.t, label %{new}.look, label %{new}.on",
                 f"{new}.look:",
             ]
-        if place_id is not None and self.stamps is not None:
-            lines += _render_own_write_test(new, pointer, place_id, self.stamps)
+        if place_id is not None and self.iteration_addresses is not None:
+            lines += _render_own_write_test(new, pointer, place_id, self.iteration_addresses)
         yield from [*lines, call, f"  br label %{new}.on", f"{new}.on:"] if lines else [call]
 
     def _render_masked_calls(self, ir_line: str, frame_pointers: set[str]) -> Iterator[str]:
-        """Yield the LLVM calls for a masked access of vectors, one for each element, made only if its mask bit
-        is set.
+        """Yield LLVM lines that report an access to vector elements under a mask to the runtime: one call with the mask
+        if the elements are adjacent, else one call for each element.
         """
         match, site = _MASKED.search(ir_line), self._find_place_id(ir_line)
         if match is None or site is None:
@@ -397,23 +397,25 @@ class Module:
         return re.sub(r"i32 0\)(?=[ ,]|$)", f"i32 {site or 0})", line) if f"@{BOUNDS}(" in line else line
 
 
-def _render_own_write_test(label_prefix: str, pointer: str, place_id: int, stamps: IterationAddresses) -> Iterator[str]:
+def _render_own_write_test(
+    label_prefix: str, pointer: str, place_id: int, addresses: IterationAddresses
+) -> Iterator[str]:
     """Yield LLVM lines that skip a call of the runtime if this iteration wrote the element before, and the place was
     seen in this loop: they jump to the label PREFIX.on. Otherwise they go on at PREFIX.call, where the call must
     follow.
     """
-    seen = stamps.places + 4 * (place_id & (PLACES - 1))
+    seen = addresses.places + 4 * (place_id & (PLACES - 1))
     yield f"  %{label_prefix}.a = ptrtoint ptr {pointer} to i64"
-    yield f"  %{label_prefix}.f = and i64 %{label_prefix}.a, {stamps.fold}"
-    yield f"  %{label_prefix}.c = add i64 %{label_prefix}.f, {stamps.cells}"
+    yield f"  %{label_prefix}.f = and i64 %{label_prefix}.a, {addresses.fold}"
+    yield f"  %{label_prefix}.c = add i64 %{label_prefix}.f, {addresses.cells}"
     yield f"  %{label_prefix}.p = inttoptr i64 %{label_prefix}.c to ptr"
     yield f"  %{label_prefix}.w = load i32, ptr %{label_prefix}.p, align 8"
-    yield f"  %{label_prefix}.i = load i32, ptr inttoptr (i64 {stamps.iteration} to ptr), align 4"
+    yield f"  %{label_prefix}.i = load i32, ptr inttoptr (i64 {addresses.iteration} to ptr), align 4"
     yield f"  %{label_prefix}.e = icmp eq i32 %{label_prefix}.w, %{label_prefix}.i"
     yield f"  br i1 %{label_prefix}.e, label %{label_prefix}.own, label %{label_prefix}.call"
     yield f"{label_prefix}.own:"
     yield f"  %{label_prefix}.s = load i32, ptr inttoptr (i64 {seen} to ptr), align 4"
-    yield f"  %{label_prefix}.l = load i32, ptr inttoptr (i64 {stamps.loop} to ptr), align 4"
+    yield f"  %{label_prefix}.l = load i32, ptr inttoptr (i64 {addresses.loop} to ptr), align 4"
     yield f"  %{label_prefix}.k = icmp eq i32 %{label_prefix}.s, %{label_prefix}.l"
     yield f"  br i1 %{label_prefix}.k, label %{label_prefix}.on, label %{label_prefix}.call"
     yield f"{label_prefix}.call:"
@@ -431,7 +433,9 @@ class Roots:
         for line in lines:
             if match := _DERIVED.match(line):
                 self._from[match[1]] = match[2]
-            elif (match := _ALLOCATION.match(line)) or ((match := _POINTER.match(line)) and self.fresh(match[2])):
+            elif (match := _ALLOCATION.match(line)) or (
+                (match := _POINTER.match(line)) and self.is_allocated(match[2])
+            ):
                 self._fresh.add(match[1])
 
     def _find_root(self, pointer: str) -> str:
@@ -444,12 +448,14 @@ class Roots:
             pointer = self._from[pointer]
         return pointer
 
-    def fresh(self, pointer: str) -> bool:
-        """Return whether it points into memory that the function allocated."""
+    def is_allocated(self, pointer: str) -> bool:
+        """Return whether a pointer points into memory that the function allocated."""
         return self._find_root(pointer) in self._fresh
 
-    def argument(self, pointer: str) -> int | None:
-        """Return the number of the argument whose array it points into; the schedule is 0."""
+    def find_argument(self, pointer: str) -> int | None:
+        """Return the number of the argument into whose array a pointer points, None for any other pointer; the schedule
+        is 0.
+        """
         match = re.fullmatch(r"%arg\.(\w+)\.4", self._find_root(pointer))
         return self._arguments.get(match[1]) if match else None
 
@@ -466,8 +472,8 @@ def _is_program_function(head: str) -> bool:
 
 
 def find_frame_pointers(ir_lines: list[str]) -> set[str]:
-    """Return the pointers into a function's own frame, and those to the place for its result. No data of the program
-    are there.
+    """Return the pointers into a function's own frame, and to the place for its result. The program's data are not
+    there.
     """
     own = {"%retptr", "%excinfo"}
     for line in ir_lines:

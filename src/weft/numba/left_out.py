@@ -37,6 +37,7 @@ class UncheckedCode:
         begin = Dispatcher.__init__
 
         def made(dispatcher: Any, *given: Any, **named: object) -> None:
+            """Initialise a compiled function as Numba does, and note it if it is parallel."""
             begin(dispatcher, *given, **named)
             if dispatcher.targetoptions.get("parallel"):
                 self.functions.append(dispatcher)
@@ -91,10 +92,10 @@ class UncheckedCode:
         """
         known = set(checked_code)
         for code, one in {one.py_func.__code__: one for one in self.functions if not one.overloads}.items():
-            if code not in known and own(code.co_filename) and source.calls_prange(one.py_func):
+            if code not in known and is_user_file(code.co_filename) and source.calls_prange(one.py_func):
                 place = format_places([(code.co_filename, code.co_firstlineno)])
                 yield f"the parallel function `{code.co_name}` ({place}), which was never called"
-        ufuncs = [f.__code__ for f in self.ufuncs if hasattr(f, "__code__") and own(f.__code__.co_filename)]
+        ufuncs = [f.__code__ for f in self.ufuncs if hasattr(f, "__code__") and is_user_file(f.__code__.co_filename)]
         if ufuncs:
             places = sorted({(code.co_filename, code.co_firstlineno) for code in ufuncs})
             yield f"{plural(len(places), 'parallel ufunc')} ({format_places(places)})"
@@ -102,7 +103,7 @@ class UncheckedCode:
             yield f"{what} ({format_places(sorted(held))})"
 
 
-def own(file: str) -> bool:
-    """Return whether a file is the user's, and no installed package's."""
+def is_user_file(file: str) -> bool:
+    """Return whether a file exists and is the user's: it belongs neither to Python nor to an installed package."""
     held = (sys.prefix, sys.base_prefix + "/lib", *site.getsitepackages())
     return Path(file).is_file() and not file.startswith(held)

@@ -131,8 +131,8 @@ class LoopChecks:
     def _run_checked(
         self, call: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> object:
-        """Return the result of a call whose loops are checked; it is also compared with the result of a
-        sequential run.
+        """Run a call with its loops checked, and return its result. The results of some calls are also compared with
+        those of a sequential run.
         """
         code = function.py_func.__code__
         self.checked[code.co_filename, code.co_qualname] = self.checked.get((code.co_filename, code.co_qualname), 0) + 1

@@ -42,7 +42,7 @@ class TracedSourceMap(SourceMap):
         """Add a loop, pass its text to the tracing runtime, and return its id."""
         number = super().add_construct(kind, file, line, column, text, indices)
         told = format_loop_line(self.constructs[number])
-        self.library.weft_check_looped(number, ctypes.create_string_buffer(told.encode(errors="replace")))
+        self.library.weft_check_describe_loop(number, ctypes.create_string_buffer(told.encode(errors="replace")))
         return number
 
     def add_variable(
@@ -50,17 +50,17 @@ class TracedSourceMap(SourceMap):
     ) -> int:
         """Add a variable, pass its name to the tracing runtime, and return its id."""
         number = super().add_variable(name, file, line, kind)
-        self.library.weft_check_named(number, name.encode(errors="replace"), 0)
+        self.library.weft_check_name_variable(number, name.encode(errors="replace"), 0)
         return number
 
     def set_number_type(self, variable_id: int, type_name: str) -> None:
         """Report to the tracing runtime the type of a variable's elements, such as `float64`."""
         if variable_id in self.variables:
             name = self.variables[variable_id].name.encode(errors="replace")
-            self.library.weft_check_named(variable_id, name, int(TYPES.get(type_name, 0)))
+            self.library.weft_check_name_variable(variable_id, name, int(TYPES.get(type_name, 0)))
 
     def add_place(self, file: str, line: int, column: int = 0, function: str = "", text: str = "") -> int:
         """Add the place of an access, pass it to the tracing runtime, and return its id."""
         number = super().add_place(file, line, column, function, text)
-        self.library.weft_check_placed(number, file.encode(errors="replace"), line)
+        self.library.weft_check_describe_place(number, file.encode(errors="replace"), line)
         return number

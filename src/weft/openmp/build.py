@@ -118,7 +118,7 @@ def build_runtime() -> Path:
     """Return the simulated OpenMP runtime as an object file; it is compiled on first use and then cached."""
     tool = find_gcc_compiler("c")
 
-    def make(folder: Path, units: list[str]) -> None:
+    def compile_units(folder: Path, units: list[str]) -> None:
         """Compile and join the runtime's sources in a folder."""
         for unit in units:
             run_build_tool([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
@@ -130,7 +130,7 @@ def build_runtime() -> Path:
         *shared_headers(),
         *(one for one in runtime_sources().iterdir() if one.name.endswith((".c", ".h"))),
     ]
-    return build_once("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN, CODE), make)
+    return build_once("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN, CODE), compile_units)
 
 
 @cache
@@ -202,17 +202,17 @@ def _order_by_modules(sources: Sequence[Path]) -> list[Path]:
             made[name.lower()] = one
     found: list[Path] = []
 
-    def put(source: Path, waiting: tuple[Path, ...] = ()) -> None:
+    def add_after_modules(source: Path, waiting: tuple[Path, ...] = ()) -> None:
         """Add a source to the result, after the sources of the modules that it uses."""
         if source in found or source in waiting:
             return
         for name in sorted(used[source]):
             if name in made:
-                put(made[name], (*waiting, source))
+                add_after_modules(made[name], (*waiting, source))
         found.append(source)
 
     for one in sources:
-        put(one)
+        add_after_modules(one)
     return found
 
 

@@ -103,7 +103,7 @@ def check_built_program(built: BuiltProgram, request: CheckRequest, folder: Path
     told = folder / ("openmp-%p.jsonl" if request.launcher else "openmp.jsonl")
     ended = run_program(
         built.path, request.arguments, told, request.grid, request.timeout,
-        launcher=request.launcher, say=request.say, look=CostWatch(folder, request.say).look,
+        launcher=request.launcher, say=request.say, look=CostWatch(folder, request.say).report_slow_construct,
     )  # fmt: skip
     processes = sorted(map(read_process_output, folder.glob("openmp*.jsonl")), key=lambda one: one.output.rank)
     sources = (*request.sources, *find_included_files(processes, request.sources))
@@ -135,7 +135,7 @@ class CostWatch:
         self._read: dict[Path, int] = {}
         """How many bytes of each process's file were read: whole lines."""
 
-    def look(self) -> None:
+    def report_slow_construct(self) -> None:
         """Tell the user which construct makes the check slow, if a process has written that since the last look. After
         the first such message, nothing more is said.
         """
@@ -226,7 +226,7 @@ def find_wrong_reductions(sources: Sequence[Path], process: CheckedProcess) -> I
         ran[place.file, place.line] += one.iterations
     for source in sources:
         file = str(source.absolute())
-        for wrong in reductions.find_misdeclared(source):
+        for wrong in reductions.find_misdeclared_reductions(source):
             if ran.get((file, wrong.directive_line), 0) > 0 or (
                 not wrong.is_loop and (file, wrong.directive_line) in ran
             ):
@@ -319,8 +319,8 @@ def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProce
 
 
 def align_construct_lines(process: CheckedProcess, sources: Sequence[Path]) -> None:
-    """Change the places of sections and single blocks to the lines of their directives: the compiler gives their calls
-    the line of the statement before.
+    """Move the places of `sections` and `single` constructs to the lines of their directives. The compiler gives their
+    calls the line of the statement before.
     """
     known = {str(source.absolute()): list(read_directives(source)) for source in sources}
     for one in process.construct_runs:
@@ -470,7 +470,7 @@ def _describe_access_strand(access: Access) -> str:
 
 
 def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
-    """Return one finding for all races of one cause: the first gives the message, all give places and counts."""
+    """Return one finding for all races of one cause. The first race gives the message; all give places and counts."""
     first = races[0]
     named, place = first.named, first.access.place
     fortran = is_fortran_place(place)

@@ -40,10 +40,10 @@ def make_copy_findings(records: Iterable[RawOpenMPFinding], names: VariableNames
         key = (one.kind, one.access.place.function, one.named.name or one.address, one.device, one.why == "none")
         groups[key].append(one)
     for group in groups.values():
-        yield _make_finding(group)
+        yield _make_copy_finding(group)
 
 
-def _make_finding(group: list[RawOpenMPFinding]) -> Finding:
+def _make_copy_finding(group: list[RawOpenMPFinding]) -> Finding:
     """Return one finding for raw findings that share a cause; the first gives the message."""
     first = group[0]
     named, region = first.named, first.region
@@ -61,11 +61,11 @@ def _make_finding(group: list[RawOpenMPFinding]) -> Finding:
     )
     return Finding(
         kind=kind, severity=KINDS[kind].severity, certainty="certain", message=said + format_times(count),
-        sites=tuple(dict.fromkeys(site for one in group for site in _make_finding_sites(one))), evidence=evidence,
+        sites=tuple(dict.fromkeys(site for one in group for site in _make_copy_sites(one))), evidence=evidence,
     )  # fmt: skip
 
 
-def _make_finding_sites(record: RawOpenMPFinding) -> Iterator[Site]:
+def _make_copy_sites(record: RawOpenMPFinding) -> Iterator[Site]:
     """Yield the sites of a raw finding: the access, and the write or map that made the copy old."""
     place, other = record.access.place, record.other_access.place
     what = "map" if record.why == "part" else record.access.does

@@ -85,13 +85,13 @@ def insert_watch_call_c(lines: list[str], directive_line: int, directive: OpenMP
     if inscan or end is None:
         return
     line, column, loop_heads = end
-    found = [name for name in found if not any(_begins_with(head, name) for head in loop_heads)]
-    shared = [name for name in shared if not any(_begins_with(head, name) for head in loop_heads)]
+    found = [name for name in found if not any(_loop_sets_variable(head, name) for head in loop_heads)]
+    shared = [name for name in shared if not any(_loop_sets_variable(head, name) for head in loop_heads)]
     if found or shared:
         lines[line] = lines[line][:column] + render_watch_call(found, shared, language) + lines[line][column:]
 
 
-def _begins_with(loop_head: str, name: str) -> bool:
+def _loop_sets_variable(loop_head: str, name: str) -> bool:
     """Return whether a loop's head sets or declares a variable: in its body the name means the loop's own variable."""
     return bool(re.search(rf"\b{name}\b", loop_head.partition(";")[0]))
 
@@ -210,7 +210,9 @@ def _count_associated_loops(directive: OpenMPDirective) -> int:
 
 
 def _find_body_start(lines: Sequence[str], first_line: int, loop_count: int) -> tuple[int, int, list[str]] | None:
-    """Return (line, column, loop heads) of the body of nested loops; None if the text there is anything else."""
+    """Return (line index, column, loop heads) of the body of nested loops; None if the text there is anything else.
+    With `loop_count` 0, this is the first line that is not blank.
+    """
     column = 0
     loop_heads: list[str] = []
     for _ in range(loop_count):

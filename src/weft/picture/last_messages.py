@@ -130,7 +130,7 @@ def _sort_causally(messages: Sequence[Message]) -> list[Message]:
 
 
 def _call_site_text(trace: Trace, event: EventId) -> str:
-    return describe.at_place(trace.event(*event)).removeprefix(" at ")
+    return describe.site_suffix(trace.event(*event)).removeprefix(" at ")
 
 
 def _received_text(trace: Trace, message: Message) -> str:

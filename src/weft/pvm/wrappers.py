@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from weft.pvm.table import CODES, PACKED, PvmCall, first_function_ids, parse_calls
 
 _FIELDS = {
-    "tag": "event->tag = {0};", "count": "event->count = {0};", "object": "event->object = weft_pvm_buffer({0});",
-    "peer": "event->peer = weft_pvm_rank_of({0});", "buffer": "event->buffer = (uint64_t)(uintptr_t){0};",
+    "tag": "event->tag = {0};", "count": "event->count = {0};",
+    "object": "event->object = weft_pvm_find_buffer_id({0});", "peer": "event->peer = weft_pvm_find_rank({0});",
+    "buffer": "event->buffer = (uint64_t)(uintptr_t){0};",
     "type": "event->datatype = WEFT_PVM_TYPE({0});",
 }  # fmt: skip
 
@@ -72,7 +73,7 @@ def render_wrapper(call: PvmCall) -> Iterator[str]:
             yield "    " + _FIELDS[word].format(name)
     if messages:
         buffer = "real_pvm_getsbuf()" if "packs" in call.words else "real_pvm_getrbuf()"
-        yield f"    event->object = weft_pvm_buffer({buffer});"
+        yield f"    event->object = weft_pvm_find_buffer_id({buffer});"
         yield f"    event->datatype = {call.datatype};"
     entry = [(n, w, k) for n, w, k in places if w in ("int", "text", "tids")]
     leaving = [(n, w, k) for n, w, k in places if w in ("out", "outs")]
@@ -95,11 +96,11 @@ def render_wrapper(call: PvmCall) -> Iterator[str]:
         yield f"    text = weft_continue_tail(thread, {_render_tail_bound(leaving)});"
         yield from _render_tail_writes(leaving)
         if keeps:
-            kept = "code > 0 ? weft_pvm_rank_of(code) : code" if call.result == "tid" else "code"
+            kept = "code > 0 ? weft_pvm_find_rank(code) : code" if call.result == "tid" else "code"
             yield f"    weft_write_signed(&text, {kept});"
         yield "    weft_end_tail(thread, &text);"
     if call.result == "new":
-        yield "    event->object = weft_pvm_new_buffer(code);"
+        yield "    event->object = weft_pvm_number_new_buffer(code);"
     yield "    weft_close_event(event, now, code < 0 ? code : 0);"
     yield "    return code;"
     yield "}"
@@ -130,7 +131,7 @@ def _render_tail_writes(values: list[tuple[str, str, str]]) -> Iterator[str]:
         elif word == "tids":
             yield f"    weft_write_unsigned(&text, {name} && {length} > 0 ? (uint64_t){length} : 0);"
             yield f"    for (int i = 0, before = 0; {name} && i < {length}; i++) {{"
-            yield f"        int rank = weft_pvm_rank_of({name}[i]);"
+            yield f"        int rank = weft_pvm_find_rank({name}[i]);"
             yield "        weft_write_signed(&text, rank - before);"
             yield "        before = rank;"
             yield "    }"

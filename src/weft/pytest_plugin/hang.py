@@ -64,13 +64,13 @@ class HangMonitor(threading.Thread):
         self._interrupted = -1
 
     def start_test(self, number: int, nodeid: str) -> None:
-        """Begin to watch a test. `number`: its place in the suite."""
+        """Begin to watch a test for a hang. `number`: its place in the suite; `nodeid`: pytest's name for it."""
         signal.signal(SIGNAL, self._fail_interrupted_test)
         self._inside = True
         self._test = (number, nodeid, time.monotonic())
 
     def mark_rank_done(self) -> None:
-        """Note that this rank has finished the test and waits for the others, so that it is not interrupted any
+        """Note that this rank has finished the test and waits for the others. The test is not interrupted here any
         more.
         """
         self._inside = False
@@ -80,14 +80,18 @@ class HangMonitor(threading.Thread):
         self._test = None
 
     def _fail_interrupted_test(self, signal_number: int, frame: FrameType | None) -> None:
-        """Fail the running test if it was interrupted as a hang. This is the handler of SIGNAL."""
+        """Fail the running test if it is the one that was interrupted because it hangs. This is the handler of
+        SIGNAL.
+        """
         __tracebackhide__ = True
         if self._inside and self._test is not None and self._interrupted == self._test[0]:
             self._inside = False
             pytest.fail(f"interrupted after {self._seconds:g} s: this test hangs")
 
     def run(self) -> None:
-        """Watch the tests until the process ends: interrupt a test that hangs, and on rank 0 detect hangs."""
+        """Watch the tests, as the body of a thread, until the process ends. A test that hangs is interrupted; rank 0
+        also finds out which tests hang.
+        """
         while True:
             time.sleep(PAUSE)
             self._meeting.read_news()
@@ -105,15 +109,15 @@ class HangMonitor(threading.Thread):
                 self._handle_timeout(number, nodeid)
 
     def _interrupt_hanging_test(self, hang: Hang) -> None:
-        """Note a hang, and interrupt the test on this rank if it hangs here."""
+        """Store that a test hangs. If it hangs on this rank, interrupt it here."""
         self.hangs[hang.test] = hang
         if self._meeting.rank in hang.ranks:
             self._interrupted = hang.test
             signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
 
     def _handle_timeout(self, number: int, nodeid: str) -> None:
-        """Find out where all ranks are, and publish the hang of a test; end the job if its ranks do not come back from
-        the test.
+        """Find out where all ranks are, and tell them that a test hangs. If some ranks do not come back from the test
+        after that, end the job.
         """
         late = self._find_unfinished_ranks(number)
         if not late:

@@ -43,7 +43,9 @@ class SuiteMeeting:
             self._read_files()
 
     def _read_files(self) -> None:
-        """Read the lines that the ranks have added to their files since the last call, into `said`."""
+        """Read the lines that the ranks have added to their files since the last call. Their values are stored in
+        `said`, by rank.
+        """
         for number, path in enumerate(self._paths):
             try:
                 with path.open("rb") as file:
@@ -61,8 +63,8 @@ class SuiteMeeting:
                 self.said[number].update(json.loads(line))
 
     def meet_all_ranks(self, seconds: float) -> list[int]:
-        """Wait until every rank has seen that every other has started; return the ranks that have not come within
-        `seconds`.
+        """Wait until each rank has seen that all others have started. Return the ranks that have not come after
+        `seconds`; [] if all have.
         """
         nonce, seen = uuid.uuid4().hex, [""] * self.size
         self.publish(nonce=nonce)
@@ -81,13 +83,13 @@ class SuiteMeeting:
         return missing
 
     def wait_for_all_ranks(self, word: str, value: object) -> None:
-        """Wait until all ranks have published a value under a key. There is no time limit: the thread in `hang.py` has
-        one.
+        """Wait until all ranks have published `value` under the key `word`. There is no time limit here; the thread in
+        `hang.py` interrupts tests that take too long.
         """
         self._poll_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
 
     def _poll_until(self, word: str, value: object) -> None:
-        """Wait until all ranks have published a value under a key (`word`)."""
+        """Read the files of all ranks again and again until each rank has published `value` under the key `word`."""
         pause = SHORTEST
         while True:
             self.read_news()

@@ -13,9 +13,9 @@ ORDER: Final = ("failed", "passed", "skipped")
 
 
 def merge_reports(reports: Sequence[Sequence[pytest.TestReport]], render_ranks: Any) -> list[pytest.TestReport]:
-    """Return one report for each phase that a rank has reached.
+    """Return one report of a test for each phase (setup, call, teardown), merged from the reports of all ranks.
 
-    `reports`: the reports of each rank. `render_ranks`: returns the words for a list of ranks.
+    `reports`: the reports of each rank; `render_ranks`: returns the words for a list of ranks.
     """
     found = []
     for phase in PHASES:
@@ -26,7 +26,9 @@ def merge_reports(reports: Sequence[Sequence[pytest.TestReport]], render_ranks: 
 
 
 def _merge_phase(report_of_rank: dict[int, pytest.TestReport], size: int, render_ranks: Any) -> pytest.TestReport:
-    """Return the worst report of a phase, with the output of all ranks, and all tracebacks if the test failed."""
+    """Return the worst report of a phase, with the output of all ranks. If the test failed, it has the tracebacks of
+    all failed ranks.
+    """
     best = min(
         report_of_rank,
         key=lambda rank: (ORDER.index(report_of_rank[rank].outcome), hasattr(report_of_rank[rank], "wasxfail"), rank),
@@ -44,7 +46,9 @@ def _merge_phase(report_of_rank: dict[int, pytest.TestReport], size: int, render
 
 
 def _merge_tracebacks(report_of_rank: dict[int, pytest.TestReport], render_ranks: Any) -> str:
-    """Return each traceback once, after the ranks that have it, and the outcome of the test on the other ranks."""
+    """Return a text with each different traceback once, after the ranks that have it. Then come the ranks with other
+    outcomes, such as "passed".
+    """
     texts: dict[str, list[int]] = {}
     for rank, report in report_of_rank.items():
         if report.outcome == "failed":

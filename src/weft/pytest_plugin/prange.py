@@ -17,7 +17,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start checking before the suite is imported, as a function with a signature is compiled when it is defined."""
+    """Register the checks before the suite is imported. They must be there that early because a function with a
+    signature is compiled when it is defined.
+    """
     if getattr(early_config.known_args_namespace, "weft_check", False):
         # pytest imports this in every suite of the environment: nothing is to be there where nothing is checked.
         from weft.pytest_plugin.prange_checks import PrangeChecks

@@ -70,7 +70,9 @@ class PrangeChecks:
         return [*make_findings(told, texts), *read_comparison_findings(Path(self._folder.name))]
 
     def _register_finding(self, finding: Finding) -> bool:
-        """Remember a finding by kind, line and variable, and return whether it is new."""
+        """Return whether a finding is new, and remember it. Findings of the same kind, line and variable count
+        as one.
+        """
         site = finding.sites[0]
         from weft.evidence import CheckCase  # as in __init__
 
@@ -82,7 +84,7 @@ class PrangeChecks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Fail a test if its call had findings that are errors, unless it fails by itself."""
+        """Let pytest run the test. If its call had findings that are errors, fail it, unless it fails by itself."""
         try:
             result = yield
         finally:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId, Forced
 from weft.base.facts import changed
 from weft.base.words import plural, rank_words
-from weft.evidence import OrderOnly, Other, Place, Race, Receive, moved_to
+from weft.evidence import OrderOnly, Other, Place, Race, Receive, translate_place
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
@@ -71,7 +71,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     for i in chosen.tolist():
         last = nth[i] == min(int(times[i]), MAX_FINDINGS_PER_SITE) - 1
         beyond = max(0, int(times[i]) - MAX_FINDINGS_PER_SITE) if last else 0
-        found.append(_make_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
+        found.append(_race_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
     return found
 
 
@@ -181,7 +181,7 @@ def translate_to_run(
     influences = has_race_before and not race.influenced
     evidence = changed(
         race,
-        took=moved_to(race.took, to_run),
+        took=translate_place(race.took, to_run),
         others=others,
         receive=changed(receive, nth=receive.nth + count_before(receive.what, receive.rank)),
         influenced=race.influenced or influences,
@@ -219,7 +219,7 @@ def _tag_text(posts: Posts, row: int, tag: int) -> str:
     return f"any tag, it was {tag}" if posts.flags[row] & Post.ANY_TAG else f"tag {tag}"
 
 
-def _make_finding(trace: Trace, match: Match, races: Races, race_index: int, beyond: int) -> Finding:
+def _race_finding(trace: Trace, match: Match, races: Races, race_index: int, beyond: int) -> Finding:
     """Make the finding of the race with index `race_index`. `beyond`: the number of further races at the same line and
     rank, which get no finding of their own.
     """

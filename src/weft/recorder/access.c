@@ -53,8 +53,9 @@ static const struct pieces fine_pieces = {WEFT_FINE_SHIFT, WEFT_FINE, fine_write
 static const struct pieces coarse_pieces = {WEFT_COARSE_SHIFT, WEFT_COARSE, coarse_writes,
                                             coarse_reads,      coarse_bits, false};
 
-/* Add `change` to the number of holds that cover one piece of memory. If it becomes or ceases to be 0, change the bits
- * by which the hooks of `weft cc` programs see whether accesses to the piece matter. Needs hold_lock. */
+/* Add `change` to the number of holds (ranges of memory that MPI has) that cover one piece of memory. If that number
+ * becomes or ceases to be 0, change the bits by which the hooks of `weft cc` programs see whether accesses to the piece
+ * matter. Needs hold_lock. */
 static void count_hold_in_piece(const struct pieces *table, size_t index, bool counts_reads, int change) {
     table->writes[index] = (uint16_t)(table->writes[index] + change);
     if (counts_reads) table->reads[index] = (uint16_t)(table->reads[index] + change);
@@ -65,8 +66,8 @@ static void count_hold_in_piece(const struct pieces *table, size_t index, bool c
     for (struct weft_client *c = table->told ? clients : NULL; c; c = c->next) c->pages[index] = bits;
 }
 
-/* Add `change` (1 or -1) to the count of each piece of memory that a hold, or an access that begins before it, can
- * touch. Needs hold_lock. */
+/* Add `change` (1 or -1) to the count of each piece of memory that a hold (a range of memory that MPI has) covers, or
+ * an access that begins before it can touch. Needs hold_lock. */
 static void count_hold_in_table(const struct pieces *table, const struct hold *hold, int change) {
     enum { LONGEST = 16 }; /* an access that begins before the hold may end in it */
     uintptr_t low = hold->low - (LONGEST - 1);
@@ -76,7 +77,8 @@ static void count_hold_in_table(const struct pieces *table, const struct hold *h
         count_hold_in_piece(table, ((low >> table->shift) + i) % table->entries, hold->reads, change);
 }
 
-/* Enter a hold (`change` 1) into the tables of pieces that the hooks look at, or remove it (-1). Needs hold_lock. */
+/* Enter a hold (a range of memory that MPI has; `change` 1) into the tables of pieces that the hooks look at, or remove
+ * it (-1). Needs hold_lock. */
 static void count_hold(const struct hold *hold, int change) {
     count_hold_in_table(&page_pieces, hold, change);
     count_hold_in_table(hold->high - hold->low > LONG ? &coarse_pieces : &fine_pieces, hold, change);
@@ -104,8 +106,8 @@ static void widen_watched_range(uintptr_t low, uintptr_t high) {
     publish_range_to_hooks();
 }
 
-/* Narrow the range of addresses that the hooks look at after the hold of [low, high) has ended: to what the other holds
- * need if these are few, else only when none is left. Needs hold_lock. */
+/* Narrow the range of addresses that the hooks look at, as MPI no longer has [low, high): to what the other holds need
+ * if these are few, else only when none is left. Needs hold_lock. */
 static void narrow_watched_range(uintptr_t low, uintptr_t high) {
     enum { FEW_HOLDS = 256 };
     if (weft_array_held && ((low > range_low && high < range_high) || hold_top > FEW_HOLDS)) return;
@@ -158,7 +160,7 @@ static uint32_t add_hold(uintptr_t low, uintptr_t high, bool reads) {
     return number;
 }
 
-/* Note that MPI no longer has the bytes of a hold; number 0 is no hold. */
+/* Note that MPI no longer has the bytes of a hold, which add_hold numbered; number 0 is no hold. */
 static void end_hold(uint32_t number) {
     if (!number) return;
     WEFT_WORK(WEFT_ACCESSES);
@@ -246,8 +248,9 @@ static inline uint64_t count_own_events(void) {
                      : WEFT_TOUCH_NO_EVENTS;
 }
 
-/* Return a number that stays the same while accesses may share one row: the thread's place in its program. For a thread
- * that makes no calls, or is not alone, it also changes when any hold or call begins or ends. */
+/* Return a number that stays the same while a thread's accesses from one place in the code may share a row of the
+ * record: that of its calls so far. For a thread that makes no calls, or is not alone, it also changes when MPI gets or
+ * returns memory, or the first thread makes a call. */
 static inline uint64_t find_sharing_moment(void) {
     if (LIKELY(weft_self && !weft_threaded)) return (uintptr_t)weft_self->events.next;
     uint64_t calls = first_thread ? (uint64_t)(first_thread->events.next - first_thread->events.base) : 0;
@@ -277,9 +280,9 @@ static void publish_access_row(struct accessor *accessor) {
     weft_stream_publish(&accessor->stream);
 }
 
-/* Return whether an access to [address, address + size) meets a hold for which its kind counts. If so, set the bounds
- * of that hold and the state of the table (`sequence`) in which it was found. Takes no lock: looks again if the table
- * has changed meanwhile. */
+/* Return whether an access to [address, address + size) meets memory that MPI has (a hold) for which the access's kind
+ * counts. If so, set the bounds of that hold and the state of the table (`sequence`) in which it was found. Takes no
+ * lock: looks again if the table has changed meanwhile. */
 static bool find_met_hold(uintptr_t address, size_t size, unsigned kind, uintptr_t *low, uintptr_t *high,
                           uint64_t *found_sequence) {
     for (;;) {
@@ -302,8 +305,8 @@ static bool find_met_hold(uintptr_t address, size_t size, unsigned kind, uintptr
     }
 }
 
-/* Add an access at this address to the newest row of its place in the code, if the row has the address already or goes
- * on to it by equal steps. Return whether that was possible. */
+/* Add an access at this address to the newest row of its place in the code (a row holds accesses at equal steps), if
+ * the row has the address already or goes on to it by such a step. Return whether that was possible. */
 static bool extend_row(struct line_entry *entry, uintptr_t address) {
     struct weft_touch *row = entry->row;
     if (address == entry->next && row->count > 1) {
@@ -337,25 +340,25 @@ static bool extend_row(struct line_entry *entry, uintptr_t address) {
     return true;
 }
 
-/* Return whether a place in the code has had all rows that it gets, and many accesses for which there was none: nothing
- * more of it is looked at. */
-static bool is_place_exhausted(const struct line_entry *entry, uintptr_t place, unsigned kind, uint64_t moment) {
-    if (entry->place != place || entry->kind != kind) return false;
+/* Return whether a place in the code has had all rows that it gets, and so many accesses for which there was none that
+ * they are no longer counted: nothing more of it is looked at. */
+static bool is_place_exhausted(const struct line_entry *entry, uintptr_t code_place, unsigned kind, uint64_t moment) {
+    if (entry->place != code_place || entry->kind != kind) return false;
     if (entry->all >= ROWS_OF_A_PLACE && (!entry->row || entry->row->dropped == UINT8_MAX)) return true;
     return entry->rows >= ROWS_AT_ONCE && entry->moment == moment && entry->row->dropped == UINT8_MAX;
 }
 
-/* Note the time as that of the row's newest access, where several threads access memory; else the thread's next call
- * ends it. */
+/* Note the time of the row's newest access, where several threads access memory; else the thread's next call tells when
+ * the row ends. */
 static inline void update_row_end(struct weft_touch *row) {
     if (UNLIKELY(weft_threaded || !weft_self)) row->last = weft_ticks(weft_clock_kind);
 }
 
-/* Add an access to the newest row of its place in the code if it is exactly the next step of that row, as nearly all
- * accesses are. Return whether nothing more is to be done. */
+/* Add an access to the newest row of its place in the code (a row holds accesses at equal steps) if it is exactly the
+ * row's next step, as nearly all accesses are. Return whether nothing more is to be done. */
 static inline bool continue_row(struct line_entry *entry, uintptr_t address, size_t size, unsigned kind,
-                                uintptr_t place) {
-    if (entry->place != place || entry->kind != kind || entry->moment != find_sharing_moment()) return false;
+                                uintptr_t code_place) {
+    if (entry->place != code_place || entry->kind != kind || entry->moment != find_sharing_moment()) return false;
     if (entry->closed) return true;
     if (address != entry->next || address < entry->low || address + size > entry->high || entry->sequence != sequence)
         return false;
@@ -371,12 +374,12 @@ static inline bool continue_row(struct line_entry *entry, uintptr_t address, siz
  * new row. */
 static __attribute__((noinline)) void record_access_in_row(struct accessor *accessor, struct line_entry *entry,
                                                            uintptr_t address, size_t size, unsigned kind,
-                                                           uintptr_t place) {
+                                                           uintptr_t code_place) {
     WEFT_WORK(WEFT_ACCESSES);
     uint64_t moment = find_sharing_moment();
-    bool same = entry->place == place && entry->kind == kind && entry->moment == moment && entry->row &&
+    bool same = entry->place == code_place && entry->kind == kind && entry->moment == moment && entry->row &&
                 entry->row->size == size;
-    if (UNLIKELY(is_place_exhausted(entry, place, kind, moment))) {
+    if (UNLIKELY(is_place_exhausted(entry, code_place, kind, moment))) {
         entry->closed = entry->moment == moment;
         return;
     }
@@ -385,9 +388,9 @@ static __attribute__((noinline)) void record_access_in_row(struct accessor *acce
         uint64_t found_sequence;
         if (!find_met_hold(address, size, kind, &low, &high, &found_sequence)) return;
         bool same_hold = same && entry->low == low && entry->high == high;
-        if (entry->place != place || entry->kind != kind || entry->moment != moment) {
-            uint32_t all = entry->place == place && entry->kind == kind ? entry->all : 0;
-            *entry = (struct line_entry){.place = place, .kind = kind, .moment = moment, .all = all};
+        if (entry->place != code_place || entry->kind != kind || entry->moment != moment) {
+            uint32_t all = entry->place == code_place && entry->kind == kind ? entry->all : 0;
+            *entry = (struct line_entry){.place = code_place, .kind = kind, .moment = moment, .all = all};
             same_hold = false;
         }
         entry->sequence = found_sequence;
@@ -409,7 +412,7 @@ static __attribute__((noinline)) void record_access_in_row(struct accessor *acce
     row->size = (uint32_t)(size < UINT32_MAX ? size : UINT32_MAX);
     row->count = 1;
     row->kind = (uint8_t)kind;
-    row->site = place < WEFT_SITE_PLACES ? (uint32_t)place : weft_find_code_site(place);
+    row->site = code_place < WEFT_SITE_PLACES ? (uint32_t)code_place : weft_find_code_site(code_place);
     publish_access_row(accessor);
     entry->row = row;
     entry->rows++;
@@ -418,17 +421,18 @@ static __attribute__((noinline)) void record_access_in_row(struct accessor *acce
 }
 
 /* Record an access of the program to `size` bytes, if MPI has them or they are ghost cells. The hooks of `weft cc`
- * programs call it; accesses inside calls of MPI (user functions of reductions) are MPI's and left out. */
-static void record_access(uintptr_t address, size_t size, unsigned kind, uintptr_t place) {
+ * programs call it; accesses inside calls of MPI (user functions of reductions) are MPI's and left out. `kind`:
+ * WEFT_HOOK_*; `code_place`: address of the instruction, or the id of a call site. */
+static void record_access(uintptr_t address, size_t size, unsigned kind, uintptr_t code_place) {
     if (!weft_recording || weft_depth || is_recording_access) return;
     is_recording_access = true;
-    if (UNLIKELY(weft_halo_on)) weft_record_ghost_access(address, size, kind, place);
+    if (UNLIKELY(weft_halo_on)) weft_record_ghost_access(address, size, kind, code_place);
     bool held = weft_array_held && !(kind & WEFT_HOOK_FREE);
     struct accessor *accessor = !held ? NULL : own_accessor ? own_accessor : make_accessor();
     if (LIKELY(accessor && !accessor->stopped)) {
-        struct line_entry *entry = &accessor->entries[((place ^ place >> 12) * 4 + kind) % ENTRIES];
-        if (UNLIKELY(!continue_row(entry, address, size, kind, place)))
-            record_access_in_row(accessor, entry, address, size, kind, place);
+        struct line_entry *entry = &accessor->entries[((code_place ^ code_place >> 12) * 4 + kind) % ENTRIES];
+        if (UNLIKELY(!continue_row(entry, address, size, kind, code_place)))
+            record_access_in_row(accessor, entry, address, size, kind, code_place);
     }
     is_recording_access = false;
 }
@@ -573,30 +577,31 @@ void weft_end_access_watch_in_child(void) {
 enum { FEW = 64 };
 static __thread struct {
     int64_t n, space;
-    struct weft_part *each, few[FEW];
+    struct weft_call_buffer *each, few[FEW];
     bool keep;
-    struct weft_hash
-        sent; /* of those that the call sends; `known` only between weft_hash_sent_call_buffers and weft_take_request_buffers */
-} named;
+    /* Of those that the call sends; `known` only between weft_hash_sent_call_buffers and weft_take_request_buffers. */
+    struct weft_hash sent;
+} call_buffers;
 
-/* Begin the list of buffers of the call under way; called by the generated hooks before the call. */
+/* Begin the list of buffers of a call that is about to be made; the generated access hooks call this. */
 void weft_begin_call_buffers(void) {
     if (UNLIKELY(weft_halo_open)) weft_write_open_stores();
-    named.n = 0;
-    named.keep = named.sent.known = false;
+    call_buffers.n = 0;
+    call_buffers.keep = call_buffers.sent.known = false;
 }
 
 /* Have the contents of the call's buffers stored beside their hash, as the call is a reduction or a broadcast. */
-void weft_keep_contents_of_call(void) { named.keep = true; }
+void weft_keep_contents_of_call(void) { call_buffers.keep = true; }
 
 /* Hash what the call sends, if messages are hashed. All its buffers are listed, and MPI gets them now. */
 void weft_hash_sent_call_buffers(void) {
-    if (weft_hashing) named.sent = weft_hash_buffers(named.each, named.n, true, UINT64_MAX, named.keep);
+    if (weft_hashing)
+        call_buffers.sent = weft_hash_buffers(call_buffers.each, call_buffers.n, true, UINT64_MAX, call_buffers.keep);
 }
 
 /* Note that the call also sends what is in the buffer listed last, which MPI writes into. */
 void weft_mark_last_buffer_sent(void) {
-    if (named.n) named.each[named.n - 1].brought = true;
+    if (call_buffers.n) call_buffers.each[call_buffers.n - 1].brought = true;
 }
 
 /* Return how many ranks a collective on the communicator has at the other side; 0 for a communicator that the recorder
@@ -615,19 +620,20 @@ void weft_add_call_buffer(const void *buffer, int64_t count, MPI_Datatype type, 
     if ((!buffer || buffer == MPI_BOTTOM) &&
         (!weft_hashing || weft_find_object_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) < WEFT_ID_DYNAMIC))
         return;
-    if (!named.each) {
-        named.each = named.few;
-        named.space = FEW;
+    if (!call_buffers.each) {
+        call_buffers.each = call_buffers.few;
+        call_buffers.space = FEW;
     }
-    if (named.n == named.space) {
-        struct weft_part *more = malloc(sizeof *more * (size_t)named.space * 2);
+    if (call_buffers.n == call_buffers.space) {
+        struct weft_call_buffer *more = malloc(sizeof *more * (size_t)call_buffers.space * 2);
         if (!more) return;
-        memcpy(more, named.each, sizeof *more * (size_t)named.n);
-        if (named.each != named.few) free(named.each);
-        named.each = more;
-        named.space *= 2;
+        memcpy(more, call_buffers.each, sizeof *more * (size_t)call_buffers.n);
+        if (call_buffers.each != call_buffers.few) free(call_buffers.each);
+        call_buffers.each = more;
+        call_buffers.space *= 2;
     }
-    named.each[named.n++] = (struct weft_part){.buffer = buffer, .count = count, .type = type, .written = written};
+    call_buffers.each[call_buffers.n++] =
+        (struct weft_call_buffer){.buffer = buffer, .count = count, .type = type, .written = written};
 }
 
 /* The same for a buffer that begins `displacement` bytes behind `buffer`. */
@@ -637,7 +643,7 @@ void weft_add_call_buffer_at(const void *buffer, int64_t displacement, int64_t c
 }
 
 /* Set the addresses between which the bytes of a buffer lie; return whether MPI tells them. */
-static bool find_buffer_span(const struct weft_part *buffer, uintptr_t *low, uintptr_t *high) {
+static bool find_buffer_span(const struct weft_call_buffer *buffer, uintptr_t *low, uintptr_t *high) {
     MPI_Aint lb, extent, true_lb, true_extent;
     if (REAL(MPI_Type_get_extent)(buffer->type, &lb, &extent) != MPI_SUCCESS ||
         REAL(MPI_Type_get_true_extent)(buffer->type, &true_lb, &true_extent) != MPI_SUCCESS || true_extent <= 0)
@@ -654,8 +660,8 @@ static bool find_buffer_span(const struct weft_part *buffer, uintptr_t *low, uin
 }
 
 /* Note and record that MPI has a buffer from now on. `object`: id of its request, 0 for a call without one. Return the
- * number of the hold, 0 for none. */
-static uint32_t hold_buffer(const struct weft_part *buffer, uint32_t object) {
+ * number of this hold for end_hold, 0 if MPI has nothing to hold. */
+static uint32_t hold_buffer(const struct weft_call_buffer *buffer, uint32_t object) {
     uintptr_t low, high;
     if (!weft_accessing || !buffer->buffer || !find_buffer_span(buffer, &low, &high)) return 0;
     if (UNLIKELY(weft_halo_waiting) && buffer->written) weft_learn_ghost_widths(low, high);
@@ -668,52 +674,52 @@ static uint32_t hold_buffer(const struct weft_part *buffer, uint32_t object) {
 }
 
 /* Note and record that MPI has all buffers of a request from now on. */
-static void hold_all_buffers(struct weft_parts *parts, uint32_t request) {
-    if (parts->held || !parts->holds || !weft_accessing) return;
-    parts->held = true;
-    for (int64_t i = 0; i < parts->n; i++) parts->holds[i] = hold_buffer(&parts->each[i], request);
+static void hold_all_buffers(struct weft_request_buffers *buffers, uint32_t request) {
+    if (buffers->held || !buffers->holds || !weft_accessing) return;
+    buffers->held = true;
+    for (int64_t i = 0; i < buffers->n; i++) buffers->holds[i] = hold_buffer(&buffers->each[i], request);
 }
 
 /* Return the buffers that the call has listed, to be kept with its request; NULL for none. MPI has them from now on,
  * or, of a `persistent` request, from its start. */
-struct weft_parts *weft_take_request_buffers(uint32_t request_id, bool persistent) {
-    int64_t n = named.n;
-    named.n = 0;
-    struct weft_parts *parts = n ? malloc(sizeof *parts + (size_t)n * sizeof *parts->each) : NULL;
-    if (!parts) return NULL;
-    *parts = (struct weft_parts){.n = n, .holds = calloc((size_t)n, sizeof *parts->holds)};
-    memcpy(parts->each, named.each, (size_t)n * sizeof *parts->each);
-    if (weft_hashing) parts->at = weft_find_current_call();
-    if (named.sent.known) weft_record_hash(&named.sent, WEFT_HASH_SENT, parts->at, request_id);
-    named.sent.known = false;
-    parts->active = !persistent;
-    parts->keep = named.keep;
-    if (!persistent) hold_all_buffers(parts, request_id);
-    return parts;
+struct weft_request_buffers *weft_take_request_buffers(uint32_t request_id, bool persistent) {
+    int64_t n = call_buffers.n;
+    call_buffers.n = 0;
+    struct weft_request_buffers *buffers = n ? malloc(sizeof *buffers + (size_t)n * sizeof *buffers->each) : NULL;
+    if (!buffers) return NULL;
+    *buffers = (struct weft_request_buffers){.n = n, .holds = calloc((size_t)n, sizeof *buffers->holds)};
+    memcpy(buffers->each, call_buffers.each, (size_t)n * sizeof *buffers->each);
+    if (weft_hashing) buffers->at = weft_find_current_call();
+    if (call_buffers.sent.known) weft_record_hash(&call_buffers.sent, WEFT_HASH_SENT, buffers->at, request_id);
+    call_buffers.sent.known = false;
+    buffers->active = !persistent;
+    buffers->keep = call_buffers.keep;
+    if (!persistent) hold_all_buffers(buffers, request_id);
+    return buffers;
 }
 
 /* Note that MPI has the buffers of a persistent request, as the request is started, and hash what is sent. */
-void weft_hold_request_buffers(struct weft_parts *parts, uint32_t request_id) {
+void weft_hold_request_buffers(struct weft_request_buffers *buffers, uint32_t request_id) {
     if (UNLIKELY(weft_halo_open)) weft_write_open_stores();
-    hold_all_buffers(parts, request_id);
+    hold_all_buffers(buffers, request_id);
     if (!weft_hashing) return;
-    parts->at = weft_find_current_call();
-    parts->active = true;
-    struct weft_hash sent = weft_hash_buffers(parts->each, parts->n, true, UINT64_MAX, parts->keep);
-    weft_record_hash(&sent, WEFT_HASH_SENT, parts->at, request_id);
+    buffers->at = weft_find_current_call();
+    buffers->active = true;
+    struct weft_hash sent = weft_hash_buffers(buffers->each, buffers->n, true, UINT64_MAX, buffers->keep);
+    weft_record_hash(&sent, WEFT_HASH_SENT, buffers->at, request_id);
 }
 
 /* Note that MPI no longer has the buffers of a request. */
-void weft_release_request_buffers(struct weft_parts *parts) {
-    for (int64_t i = 0; parts->held && i < parts->n; i++) end_hold(parts->holds[i]);
-    parts->held = false;
+void weft_release_request_buffers(struct weft_request_buffers *buffers) {
+    for (int64_t i = 0; buffers->held && i < buffers->n; i++) end_hold(buffers->holds[i]);
+    buffers->held = false;
 }
 
 /* Free the list of buffers of a request, which MPI no longer has. */
-void weft_free_request_buffers(struct weft_parts *parts) {
-    weft_release_request_buffers(parts);
-    free(parts->holds);
-    free(parts);
+void weft_free_request_buffers(struct weft_request_buffers *buffers) {
+    weft_release_request_buffers(buffers);
+    free(buffers->holds);
+    free(buffers);
 }
 
 /* ---- blocking calls: their buffers are MPI's until they return, for all other threads ---- */
@@ -722,35 +728,35 @@ static __thread struct {
     int n;
     uint32_t holds[MOST_OF_CALL];
     bool hashed; /* the parts are named until it returns */
-} called;
+} blocking_call;
 
 /* Note that MPI has the listed buffers of a blocking call until weft_release_call_buffers, and hash what is sent. */
 void weft_hold_call_buffers(void) {
-    called.n = 0;
+    blocking_call.n = 0;
     if (!(weft_access_threads | weft_hashing)) { /* only ghost cells are asked about */
         uintptr_t low, high;
-        for (int64_t i = 0; i < named.n; i++)
-            if (named.each[i].written && find_buffer_span(&named.each[i], &low, &high))
+        for (int64_t i = 0; i < call_buffers.n; i++)
+            if (call_buffers.each[i].written && find_buffer_span(&call_buffers.each[i], &low, &high))
                 weft_learn_ghost_widths(low, high);
         return;
     }
-    for (int64_t i = 0; i < named.n && called.n < MOST_OF_CALL; i++)
-        if ((called.holds[called.n] = hold_buffer(&named.each[i], 0))) called.n++;
-    called.hashed = weft_hashing && named.n;
-    if (!called.hashed) return;
-    struct weft_hash sent = weft_hash_buffers(named.each, named.n, true, UINT64_MAX, named.keep);
+    for (int64_t i = 0; i < call_buffers.n && blocking_call.n < MOST_OF_CALL; i++)
+        if ((blocking_call.holds[blocking_call.n] = hold_buffer(&call_buffers.each[i], 0))) blocking_call.n++;
+    blocking_call.hashed = weft_hashing && call_buffers.n;
+    if (!blocking_call.hashed) return;
+    struct weft_hash sent = weft_hash_buffers(call_buffers.each, call_buffers.n, true, UINT64_MAX, call_buffers.keep);
     weft_record_hash(&sent, WEFT_HASH_SENT, weft_find_current_call(), 0);
 }
 
 /* Note that a blocking call has returned its buffers, and hash what it received. `status`: tells how long the message
  * is; NULL: as long as the buffers are. */
 void weft_release_call_buffers(bool ok, const MPI_Status *status) {
-    while (called.n) end_hold(called.holds[--called.n]);
-    if (!called.hashed) return;
-    called.hashed = false;
+    while (blocking_call.n) end_hold(blocking_call.holds[--blocking_call.n]);
+    if (!blocking_call.hashed) return;
+    blocking_call.hashed = false;
     if (!ok) return;
-    struct weft_hash got =
-        weft_hash_buffers(named.each, named.n, false, status ? weft_read_status_bytes(status) : UINT64_MAX, named.keep);
+    struct weft_hash got = weft_hash_buffers(call_buffers.each, call_buffers.n, false,
+                                             status ? weft_read_status_bytes(status) : UINT64_MAX, call_buffers.keep);
     weft_record_hash(&got, WEFT_HASH_RECEIVED, weft_find_current_call(), 0);
 }
 
@@ -766,12 +772,12 @@ static pthread_mutex_t operations_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Note that MPI has the listed origin buffers of a one-sided operation to `target` until its epoch is completed. */
 void weft_hold_origin_buffers(MPI_Win window, int target) {
-    int64_t n = named.n;
-    named.n = 0;
+    int64_t n = call_buffers.n;
+    call_buffers.n = 0;
     if (target < 0) return;
-    if (named.sent.known) weft_record_hash(&named.sent, WEFT_HASH_SENT, weft_find_current_call(), 0);
+    if (call_buffers.sent.known) weft_record_hash(&call_buffers.sent, WEFT_HASH_SENT, weft_find_current_call(), 0);
     for (int64_t i = 0; i < n; i++) {
-        uint32_t hold = hold_buffer(&named.each[i], 0);
+        uint32_t hold = hold_buffer(&call_buffers.each[i], 0);
         if (!hold) continue;
         pthread_mutex_lock(&operations_lock);
         if (operation_count == operation_space) {

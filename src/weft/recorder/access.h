@@ -7,7 +7,7 @@
 
 #include "shim.h"
 
-struct weft_part { /* of the buffers of one operation */
+struct weft_call_buffer { /* of the buffers of one operation */
     const void *buffer;
     int64_t count;
     MPI_Datatype type;
@@ -18,14 +18,14 @@ struct weft_moment { /* a call: its place in the events of its thread, and that 
     uint64_t event;
     uint32_t thread;
 };
-struct weft_parts {
+struct weft_request_buffers {
     int64_t n;
     bool held;
     bool keep; /* what is hashed is kept, too: it belongs to a reduction */
     bool active; /* begun, and not known to be complete */
     struct weft_moment at; /* the call that began the operation; hashing only */
     uint32_t *holds;
-    struct weft_part each[];
+    struct weft_call_buffer each[];
 };
 
 extern WEFT_HIDDEN volatile int weft_accessing;  /* the program was built with `weft cc`, and is recorded */
@@ -53,10 +53,10 @@ WEFT_HIDDEN void weft_mark_last_buffer_sent(void); /* the part named last is sen
 WEFT_HIDDEN int64_t weft_count_peers_or_none(MPI_Comm comm);
 
 /* The parts of a request, held until they are let go; NULL where there are none. `persistent`: held when it starts. */
-WEFT_COLD struct weft_parts *weft_take_request_buffers(uint32_t request, bool persistent);
-WEFT_COLD void weft_hold_request_buffers(struct weft_parts *parts, uint32_t request);
-WEFT_COLD void weft_release_request_buffers(struct weft_parts *parts);
-WEFT_COLD void weft_free_request_buffers(struct weft_parts *parts);
+WEFT_COLD struct weft_request_buffers *weft_take_request_buffers(uint32_t request, bool persistent);
+WEFT_COLD void weft_hold_request_buffers(struct weft_request_buffers *buffers, uint32_t request);
+WEFT_COLD void weft_release_request_buffers(struct weft_request_buffers *buffers);
+WEFT_COLD void weft_free_request_buffers(struct weft_request_buffers *buffers);
 
 WEFT_HIDDEN void weft_keep_contents_of_call(void); /* the call under way is a reduction or a broadcast */
 
@@ -77,8 +77,8 @@ WEFT_COLD void weft_watch_window_memory(MPI_Win window, uint32_t id, MPI_Comm co
 WEFT_COLD void weft_watch_attached_memory(MPI_Win window, const void *base, int64_t size);
 WEFT_COLD void weft_unwatch_window_memory(MPI_Win window, const void *base);
 
-/* Memory that the hooks are to ask about from here on (`by` 1) or no longer (-1), besides what MPI has. */
-WEFT_COLD void weft_change_watched_addresses(uintptr_t low, uintptr_t high, int by);
+/* Memory that the hooks are to ask about from here on (`change` 1) or no longer (-1), besides what MPI has. */
+WEFT_COLD void weft_change_watched_addresses(uintptr_t low, uintptr_t high, int change);
 
 /* ---- arrays with ghost cells (halo.c) ---- */
 extern WEFT_HIDDEN volatile int weft_halo_on;   /* there are such */
@@ -99,11 +99,12 @@ struct weft_hash {
 };
 WEFT_COLD void weft_begin_hashing(void);
 /* Of what is sent, or of the first `most` bytes of what is received. */
-WEFT_HIDDEN struct weft_hash weft_hash_buffers(const struct weft_part *parts, int64_t n, bool sent, uint64_t most,
-                                               bool keep);
+WEFT_HIDDEN struct weft_hash weft_hash_buffers(const struct weft_call_buffer *parts, int64_t n, bool sent,
+                                               uint64_t most, bool keep);
 WEFT_HIDDEN void weft_record_hash(const struct weft_hash *hash, enum weft_hash_side side, struct weft_moment at,
                                   uint32_t request);
-WEFT_HIDDEN void weft_hash_received_message(struct weft_parts *parts, uint32_t request, const MPI_Status *status);
+WEFT_HIDDEN void weft_hash_received_message(struct weft_request_buffers *buffers, uint32_t request,
+                                            const MPI_Status *status);
 WEFT_HIDDEN struct weft_moment weft_find_current_call(void);
 
 #endif

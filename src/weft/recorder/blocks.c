@@ -57,7 +57,7 @@ WEFT_ASKS void weft_free_inner_type(MPI_Datatype *type) {
 
 /* Add a run of equal blocks at equal distances to a list; it is joined with the last run if it continues that one. A
  * full list is marked as failed. */
-static void add_run(struct runs *list, struct weft_block_run run) {
+static void add_block_run(struct runs *list, struct weft_block_run run) {
     struct weft_block_run *last = list->n ? &list->run[list->n - 1] : NULL;
     if (!run.bytes || !run.times || list->failed) return;
     if (run.times > 1 && run.stride == (int64_t)run.bytes) {
@@ -70,9 +70,10 @@ static void add_run(struct runs *list, struct weft_block_run run) {
     else list->run[list->n++] = run;
 }
 
-/* Add `times` copies of a list of runs to another list: the first copy lies at byte `at`, the next ones `stride` bytes
- * apart. */
-static void add_repeated(struct runs *list, const struct runs *copied, int64_t offset, int64_t times, int64_t stride) {
+/* Add `times` copies of a list of runs to another list: the first copy lies at byte `offset`, the next ones `stride`
+ * bytes apart. */
+static void add_repeated_runs(struct runs *list, const struct runs *copied, int64_t offset, int64_t times,
+                              int64_t stride) {
     list->failed |= copied->failed;
     for (int i = 0; i < copied->n && times > 0 && !list->failed; i++) {
         struct weft_block_run run = copied->run[i];
@@ -80,10 +81,10 @@ static void add_repeated(struct runs *list, const struct runs *copied, int64_t o
         if (run.times == 1) {
             run.times = (uint64_t)times;
             run.stride = stride;
-            add_run(list, run);
+            add_block_run(list, run);
             continue;
         }
-        for (int64_t k = 0; k < times && !list->failed; k++, run.at += stride) add_run(list, run);
+        for (int64_t k = 0; k < times && !list->failed; k++, run.at += stride) add_block_run(list, run);
     }
 }
 
@@ -109,13 +110,13 @@ static void add_subarray(struct runs *list, const struct runs *element, int64_t 
             int64_t d = is_c ? dims - 1 - k : k;
             next->n = 0;
             next->failed = false;
-            add_repeated(next, one, sizes[2 * dims + d] * extent, sizes[dims + d], extent);
+            add_repeated_runs(next, one, sizes[2 * dims + d] * extent, sizes[dims + d], extent);
             extent *= sizes[d];
             struct runs *swap = one;
             one = next;
             next = swap;
         }
-        add_repeated(list, one, 0, 1, 0);
+        add_repeated_runs(list, one, 0, 1, 0);
     }
     free(one);
     free(next);
@@ -130,33 +131,33 @@ static void add_blocks(struct runs *list, const struct weft_envelope *envelope, 
     int64_t count = arguments[0];
     switch (envelope->combiner) {
     case MPI_COMBINER_DUP:
-    case MPI_COMBINER_RESIZED: add_repeated(list, inner, 0, 1, 0); break;
-    case MPI_COMBINER_CONTIGUOUS: add_repeated(list, inner, 0, count, extent); break;
+    case MPI_COMBINER_RESIZED: add_repeated_runs(list, inner, 0, 1, 0); break;
+    case MPI_COMBINER_CONTIGUOUS: add_repeated_runs(list, inner, 0, count, extent); break;
     case MPI_COMBINER_VECTOR:
     case MPI_COMBINER_HVECTOR:
         block = make_run_list();
         if (!block) list->failed = true;
         else {
-            add_repeated(block, inner, 0, arguments[1], extent);
-            add_repeated(list, block, 0, count,
-                         envelope->combiner == MPI_COMBINER_VECTOR ? arguments[2] * extent : arguments[2]);
+            add_repeated_runs(block, inner, 0, arguments[1], extent);
+            add_repeated_runs(list, block, 0, count,
+                              envelope->combiner == MPI_COMBINER_VECTOR ? arguments[2] * extent : arguments[2]);
         }
         break;
     case MPI_COMBINER_INDEXED:
         for (int64_t k = 0; k < count && !list->failed; k++)
-            add_repeated(list, inner, arguments[1 + count + k] * extent, arguments[1 + k], extent);
+            add_repeated_runs(list, inner, arguments[1 + count + k] * extent, arguments[1 + k], extent);
         break;
     case MPI_COMBINER_HINDEXED:
         for (int64_t k = 0; k < count && !list->failed; k++)
-            add_repeated(list, inner, arguments[1 + count + k], arguments[1 + k], extent);
+            add_repeated_runs(list, inner, arguments[1 + count + k], arguments[1 + k], extent);
         break;
     case MPI_COMBINER_INDEXED_BLOCK:
         for (int64_t k = 0; k < count && !list->failed; k++)
-            add_repeated(list, inner, arguments[2 + k] * extent, arguments[1], extent);
+            add_repeated_runs(list, inner, arguments[2 + k] * extent, arguments[1], extent);
         break;
     case MPI_COMBINER_HINDEXED_BLOCK:
         for (int64_t k = 0; k < count && !list->failed; k++)
-            add_repeated(list, inner, arguments[2 + k], arguments[1], extent);
+            add_repeated_runs(list, inner, arguments[2 + k], arguments[1], extent);
         break;
     case MPI_COMBINER_SUBARRAY:
         if (envelope->larges) add_subarray(list, inner, extent, count, arguments[1] == MPI_ORDER_C, arguments + 2);
@@ -172,7 +173,7 @@ static void add_predefined_type(struct runs *list, MPI_Datatype type) {
     MPI_Count size = 0, lb = 0, extent = 0;
     bool known = REAL(MPI_Type_size_x)(type, &size) == MPI_SUCCESS && size >= 0 &&
                  REAL(MPI_Type_get_true_extent_x)(type, &lb, &extent) == MPI_SUCCESS && extent == size;
-    if (known) add_run(list, (struct weft_block_run){.at = (int64_t)lb, .bytes = (uint64_t)size, .times = 1});
+    if (known) add_block_run(list, (struct weft_block_run){.at = (int64_t)lb, .bytes = (uint64_t)size, .times = 1});
     else list->failed = true;
 }
 
@@ -204,7 +205,7 @@ static void add_derived_type(struct runs *list, MPI_Datatype type, const struct 
             inner->n = 0;
             add_type(inner, inner_types[k], depth + 1);
             if (envelope->combiner == MPI_COMBINER_STRUCT)
-                add_repeated(list, inner, arguments[1 + arguments[0] + k], arguments[1 + k], (int64_t)extent);
+                add_repeated_runs(list, inner, arguments[1 + arguments[0] + k], arguments[1 + k], (int64_t)extent);
             else add_blocks(list, envelope, inner, (int64_t)extent, arguments);
         }
         weft_free_inner_type(&inner_types[k]);

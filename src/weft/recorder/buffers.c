@@ -147,7 +147,7 @@ static bool compute_checksum(const struct weft_pending *pending, uint64_t *sum, 
 
 /* Return whether all of the buffer is to be compared this time; if so, take its size from the bytes that its call site
  * may still spend on that. */
-static bool decide_on_whole_buffer(const struct weft_pending *pending) {
+static bool may_compare_whole_buffer(const struct weft_pending *pending) {
     uint64_t cost = pending->blocks ? pending->blocks->blocks * (uint64_t)pending->blocks->count * PIECE_COST : 0;
     if (cost < pending->bytes) cost = pending->bytes;
     if (is_compared_whole(cost)) return true;
@@ -161,7 +161,7 @@ static bool decide_on_whole_buffer(const struct weft_pending *pending) {
 /* Store the checksum of the buffer at the start of an operation that reads it. */
 static void store_start_checksum(struct weft_pending *pending) {
     bool gone;
-    pending->whole = decide_on_whole_buffer(pending);
+    pending->whole = may_compare_whole_buffer(pending);
     pending->summed = compute_checksum(pending, &pending->checksum, &gone) && !gone;
     if (UNLIKELY(!pending->summed)) weft_note_unreadable_buffer();
 }
@@ -177,7 +177,7 @@ static bool has_checksum_changed(const struct weft_pending *pending) {
  * byte that was neither then what it had been nor is at the end what it was then has been written by another than the
  * message: MPI's own writes give each byte its last value. Where the message was there at once, so has any byte that
  * changed. */
-struct weft_seen {
+struct weft_buffer_copies {
     bool begun, looked, arrived;
     uint8_t *posted, *asked, *now; /* behind it, watched_bytes of each */
     uint8_t bytes[];
@@ -211,7 +211,7 @@ void weft_copy_buffer_before_completion(const struct weft_pending *pending) {
 
 /* Return whether the program has written into the buffer of a receive while it was pending: whether a byte differed at
  * the first question from both what it was at the start and what it is at the end. */
-static bool has_program_written(const struct weft_pending *pending) {
+static bool has_program_written_buffer(const struct weft_pending *pending) {
     WEFT_WORK(WEFT_BUFFERS);
     struct iovec pieces[WATCHED_PIECES];
     uint8_t *now = pending->seen->now;
@@ -240,10 +240,10 @@ static bool is_site_watched_now(uint32_t site) {
     return weft_watching && (nth < WATCHED_FIRST || nth % WATCHED_LATER == 0);
 }
 
-/* Return how many bytes of the buffer are to be watched; 0 if it is not the call site's turn, or the datatype has gaps
- * that are not known. Set `blocks`, if not NULL, for a datatype with gaps. */
-static uint64_t find_watched_bytes(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
-                                   struct weft_blocks **blocks) {
+/* Return how many bytes of the buffer are to be watched; 0 if this operation of the call site is not watched, or the
+ * datatype has gaps that are not known. Set `blocks`, if not NULL, for a datatype with gaps. */
+static uint64_t count_watched_bytes(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
+                                    struct weft_blocks **blocks) {
     MPI_Aint lb, extent;
     int size;
     if (!is_site_watched_now(site)) return 0;
@@ -270,7 +270,7 @@ void weft_watch_sent_buffer(struct weft_pending *pending, uint32_t site, const v
                             MPI_Datatype type) {
     pending->buffer = buffer;
     pending->site = site;
-    pending->bytes = find_watched_bytes(site, buffer, count, type, &pending->blocks);
+    pending->bytes = count_watched_bytes(site, buffer, count, type, &pending->blocks);
     if (pending->bytes && !pending->persistent) store_start_checksum(pending);
 }
 
@@ -285,7 +285,7 @@ void weft_free_buffer_watch(struct weft_pending *pending) {
 void weft_watch_received_buffer(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
                                 MPI_Datatype type, MPI_Request request) {
     pending->buffer = buffer;
-    pending->bytes = find_watched_bytes(site, buffer, count, type, NULL);
+    pending->bytes = count_watched_bytes(site, buffer, count, type, NULL);
     if (!pending->bytes) return;
     WEFT_WORK(WEFT_BUFFERS);
     size_t room = count_compared_bytes(pending->bytes);
@@ -310,7 +310,7 @@ void weft_watch_restarted_buffer(struct weft_pending *pending, MPI_Request reque
 
 /* Return whether the program has changed the buffer of an operation while MPI had it. */
 bool weft_has_buffer_changed(const struct weft_pending *pending) {
-    return pending->seen ? has_program_written(pending) : has_checksum_changed(pending);
+    return pending->seen ? has_program_written_buffer(pending) : has_checksum_changed(pending);
 }
 
 /* ---- origin buffers of one-sided operations: MPI's until a call of their epoch completes them ---- */
@@ -337,13 +337,13 @@ static bool are_writers_watched(const struct origin *origin) {
 
 /* Mark the watched origin buffers that overlap the new one's where MPI writes into one of the two: MPI's writes cannot
  * be told from the program's. Needs buffers_lock. */
-static void mark_overlapping_origins(struct origin *made) {
-    const uint8_t *low = made->watch.buffer, *high = low + made->watch.bytes;
+static void mark_overlapping_origins(struct origin *new_origin) {
+    const uint8_t *low = new_origin->watch.buffer, *high = low + new_origin->watch.bytes;
     for (int i = 0; i < weft_origins; i++) {
         struct origin *other = &origins[i];
         const uint8_t *from = other->watch.buffer;
-        if ((other->watch.seen || made->watch.seen) && from < high && low < from + other->watch.bytes)
-            other->shared = made->shared = true;
+        if ((other->watch.seen || new_origin->watch.seen) && from < high && low < from + other->watch.bytes)
+            other->shared = new_origin->shared = true;
     }
 }
 
@@ -478,8 +478,9 @@ void weft_copy_window_before_fence(MPI_Win window) {
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* Record which bytes of a window's own memory changed in the epoch: u window, u fences before the closing one, u n, n
- * (u offset, u bytes, u whether they changed once more during the fence). */
+/* Record which bytes of a window's own memory changed in the epoch: the window, its fences before the closing one, how
+ * many ranges there are, and for each its offset, its bytes, and whether they changed once more during the fence
+ * (`now`). */
 static void record_window_stores(const struct exposed *copies, const uint8_t *now) {
     WEFT_WORK(WEFT_BUFFERS);
     uint8_t payload[EXPOSED_RANGES * 24 + 64];

@@ -186,7 +186,7 @@ struct weft_block {
 };
 enum { WEFT_ATTENTION_REPLAY = 1, WEFT_ATTENTION_FRESH = 2 };
 extern WEFT_HIDDEN volatile int weft_attention; /* not 0: a call about to be made is to be looked at */
-WEFT_COLD void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event);
+WEFT_COLD void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft_event *event);
 WEFT_COLD void weft_look_up_buffers_at_next_call(struct weft_thread *thread);
 WEFT_COLD void weft_note_buffer_for_lookup(const void *buffer);
 WEFT_COLD void weft_record_caller_frames(const struct weft_site_cached *site);
@@ -254,7 +254,7 @@ WEFT_HOT void weft_look_up_buffer_if_new(struct weft_thread *thread, const struc
 /* Make the event part of the record just before the call is made. The time is taken last: what came before was Weft's,
  * not the call's. */
 WEFT_HOT void weft_publish_event(struct weft_thread *thread, struct weft_event *event) {
-    if (UNLIKELY(weft_attention)) weft_do_rare_work_before_call(thread, event);
+    if (UNLIKELY(weft_attention)) weft_check_plan_and_look_up_buffers(thread, event);
     thread->fold = NULL;
     thread->events.next += sizeof(struct weft_event);
     event->enter = weft_ticks(weft_clock_kind);
@@ -290,8 +290,8 @@ WEFT_HOT struct weft_text weft_begin_tail(struct weft_thread *thread, struct wef
     return (struct weft_text){.p = tails->next, .end = tails->end};
 }
 
-/* Begin an event's tail with what is known before the call; where several threads call MPI, with the call's number
- * among those of all threads (ticket). */
+/* Begin what is written behind an event's fixed fields (its tail) with what is known before the call. Where several
+ * threads call MPI, that is first the call's number among those of all threads. */
 WEFT_HOT struct weft_text weft_begin_entry_tail(struct weft_thread *thread, struct weft_event *event, uint64_t bytes) {
     struct weft_text text = weft_begin_tail(thread, event, bytes);
     if (UNLIKELY(weft_threaded)) {
@@ -301,14 +301,15 @@ WEFT_HOT struct weft_text weft_begin_entry_tail(struct weft_thread *thread, stru
     return text;
 }
 
-/* Continue the newest tail of the thread with what is known after the call. `bytes` bounds what is written now. */
+/* Continue what is written behind the fixed fields of the thread's newest event (its tail), with what is known after
+ * the call. `bytes` bounds what is written now. */
 WEFT_HOT struct weft_text weft_continue_tail(struct weft_thread *thread, uint64_t bytes) {
     struct weft_stream *tails = &thread->tails;
     if (UNLIKELY(!weft_stream_fits(tails, bytes))) return (struct weft_text){.overflow = true};
     return (struct weft_text){.p = tails->next, .end = tails->end};
 }
 
-/* End what is written into an event's tail; stop recording if there was no room for it. */
+/* End what is written behind an event's fixed fields (its tail); stop recording if there was no room for it. */
 WEFT_HOT void weft_end_tail(struct weft_thread *thread, struct weft_text *text) {
     if (UNLIKELY(text->overflow)) {
         weft_stop_recording();
@@ -322,10 +323,11 @@ WEFT_COLD void weft_write_string(struct weft_text *t, const char *string);
 #define WEFT_STRINGS 1024 /* of an array: no more are written */
 WEFT_COLD void weft_write_strings(struct weft_text *t, int64_t most, char *const *strings);
 
-/* Write the number of bytes received into the event's fixed fields, or into its tail where it has one. `ticket`: also
- * the number that the probe that found the message has among the calls of all threads. */
-WEFT_HOT void weft_write_received_bytes(struct weft_thread *thread, struct weft_event *event, uint64_t bytes,
-                                        bool ticket) {
+/* Write the number of bytes received into the event's fixed fields or, where something is written behind these (its
+ * tail), there. `ticket`: also write the number that the probe that found the message has among the calls of all
+ * threads. */
+WEFT_HOT void weft_write_received_size(struct weft_thread *thread, struct weft_event *event, uint64_t bytes,
+                                       bool ticket) {
     if (LIKELY(!(event->flags & WEFT_FLAG_HAS_TAIL))) {
         event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
         return;

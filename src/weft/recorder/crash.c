@@ -22,7 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ASKED = 57, OWN_STACK = 1 << 17, THREADS = 64 }; /* weft/launch/location_requests.py knows the number of ASKED */
+enum {
+    STACK_SIGNAL = 57,
+    OWN_STACK = 1 << 17,
+    THREADS = 64
+}; /* weft/launch/location_requests.py knows the number of STACK_SIGNAL */
 
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 static const int warnings[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
@@ -31,11 +35,11 @@ enum { FAULTS = sizeof faults / sizeof *faults, WARNINGS = sizeof warnings / siz
 static struct {
     struct sigaction program;
     bool ours, done;
-} table[65];
-static volatile bool armed;
-static volatile int turn; /* of the table */
+} actions[65];
+static volatile bool is_handling;
+static volatile int actions_lock; /* 1: a thread changes `actions` */
 static int (*real_sigaction)(int, const struct sigaction *, struct sigaction *);
-static __thread sigjmp_buf *way_back; /* a fault while we look around leads here */
+static __thread sigjmp_buf *fault_return; /* a fault while we look around leads here */
 static __thread void *own_stack;
 
 /* Return whether a signal is one of the `n` signals of a set. */
@@ -60,7 +64,7 @@ static void handle_signal(int number, siginfo_t *info, void *context);
 /* Install the recorder's handler for a signal before the program's own, with the flags and mask that the program asked
  * for where it could notice. A signal that the program ignores stays ignored. */
 static void install_own_handler(int signal_number) {
-    const struct sigaction *program = &table[signal_number].program;
+    const struct sigaction *program = &actions[signal_number].program;
     struct sigaction action = {.sa_flags = SA_SIGINFO};
     if (has_simple_handler(program, SIG_IGN)) {
         real_sigaction(signal_number, program, NULL);
@@ -75,41 +79,41 @@ static void install_own_handler(int signal_number) {
         action.sa_flags |= program->sa_flags & (SA_ONSTACK | SA_RESTART | SA_NODEFER);
     }
     if (is_among(signal_number, faults, FAULTS)) action.sa_flags |= SA_ONSTACK | SA_NODEFER;
-    if (signal_number == ASKED) action.sa_flags |= SA_ONSTACK | SA_RESTART;
+    if (signal_number == STACK_SIGNAL) action.sa_flags |= SA_ONSTACK | SA_RESTART;
     real_sigaction(signal_number, &action, NULL);
 }
 
 /* ---- the other threads ---- */
-static struct weft_stack shown; /* by the thread that was asked */
-static volatile pid_t asked_of;
-static volatile int shown_by, seen; /* 1: `shown` is whole; 1: it may go on */
+static struct weft_stack asked_stack; /* by the thread that was asked */
+static volatile pid_t asked_thread;
+static volatile int stack_is_given, stack_is_read; /* 1: `asked_stack` is whole; 1: the thread may go on */
 
 /* Take this thread's stack for the thread that asked for it (ask_for_stack), and wait up to 20 ms until that one has
  * read it. Runs in a signal handler. */
 static void give_own_stack(const void *context) {
-    if (asked_of != (pid_t)syscall(SYS_gettid)) return;
+    if (asked_thread != (pid_t)syscall(SYS_gettid)) return;
     sigjmp_buf back;
-    way_back = &back;
-    if (!sigsetjmp(back, 1)) weft_read_own_stack(&shown, context);
-    way_back = NULL;
-    __atomic_store_n(&shown_by, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < 200 && !__atomic_load_n(&seen, __ATOMIC_ACQUIRE); i++)
+    fault_return = &back;
+    if (!sigsetjmp(back, 1)) weft_read_own_stack(&asked_stack, context);
+    fault_return = NULL;
+    __atomic_store_n(&stack_is_given, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 200 && !__atomic_load_n(&stack_is_read, __ATOMIC_ACQUIRE); i++)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* Ask another thread of the process for its stack by a signal, and wait up to 100 ms for it; return whether it
- * answered, into `shown`. */
+/* Ask another thread of the process for its stack by a signal, and wait up to 100 ms for it. Return whether it has put
+ * the stack into `asked_stack`. */
 static bool ask_for_stack(pid_t tid) {
-    siginfo_t info = {.si_signo = ASKED, .si_code = SI_QUEUE};
+    siginfo_t info = {.si_signo = STACK_SIGNAL, .si_code = SI_QUEUE};
     info.si_pid = weft_pid;
-    info.si_value.sival_ptr = &shown;
-    shown.natives = shown.pythons = 0;
-    shown_by = seen = 0;
-    asked_of = tid;
-    if (syscall(SYS_rt_tgsigqueueinfo, weft_pid, tid, ASKED, &info)) return false;
-    for (int i = 0; i < 1000 && !__atomic_load_n(&shown_by, __ATOMIC_ACQUIRE); i++)
+    info.si_value.sival_ptr = &asked_stack;
+    asked_stack.natives = asked_stack.pythons = 0;
+    stack_is_given = stack_is_read = 0;
+    asked_thread = tid;
+    if (syscall(SYS_rt_tgsigqueueinfo, weft_pid, tid, STACK_SIGNAL, &info)) return false;
+    for (int i = 0; i < 1000 && !__atomic_load_n(&stack_is_given, __ATOMIC_ACQUIRE); i++)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    return shown_by;
+    return stack_is_given;
 }
 
 /* Read the name of a thread into `name`; empty if the kernel does not say it. */
@@ -124,7 +128,7 @@ static void read_thread_name(pid_t tid, char *name, size_t size) {
 
 /* Record the same signal for each other thread of the process that answers, with that thread's stack. `ending`: what
  * was recorded for this thread. */
-static void record_other_threads(struct weft_told ending) {
+static void record_other_threads(struct weft_ending_report ending) {
     struct {
         uint64_t inode;
         int64_t next;
@@ -136,7 +140,7 @@ static void record_other_threads(struct weft_told ending) {
     int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), threads_left = THREADS;
     pid_t self = (pid_t)syscall(SYS_gettid);
     ending.text = ending.traceback = NULL;
-    ending.stack = &shown;
+    ending.stack = &asked_stack;
     ending.who = name;
     for (long n; folder >= 0 && (n = syscall(SYS_getdents64, folder, buffer, sizeof buffer)) > 0;)
         for (long at = 0; at < n; at += entry->length) {
@@ -146,10 +150,11 @@ static void record_other_threads(struct weft_told ending) {
             name[0] = 0;
             if (tid != weft_pid) read_thread_name(tid, name, sizeof name);
             /* Where there is no crash, threads of libraries are of no interest. */
-            if (ending.kind == WEFT_ENDING_SIGNAL || shown.slot || shown.pythons) weft_record_ending(&ending);
-            __atomic_store_n(&seen, 1, __ATOMIC_RELEASE);
+            if (ending.kind == WEFT_ENDING_SIGNAL || asked_stack.slot || asked_stack.pythons)
+                weft_record_ending(&ending);
+            __atomic_store_n(&stack_is_read, 1, __ATOMIC_RELEASE);
         }
-    asked_of = 0;
+    asked_thread = 0;
     if (folder >= 0) close(folder);
 }
 
@@ -207,7 +212,7 @@ static bool is_mpi_library(const char *path) {
 /* Return whether a signal ends the process when it is handed on: by its default action, or by a handler of MPI or of
  * libgfortran. */
 static bool ends_process(int signal_number) {
-    const struct sigaction *program = &table[signal_number].program;
+    const struct sigaction *program = &actions[signal_number].program;
     Dl_info info;
     if (has_simple_handler(program, SIG_DFL)) return true;
     if (!dladdr((void *)program->sa_handler, &info) || !info.dli_fname) return false;
@@ -290,17 +295,17 @@ static bool is_own_fault(int signal_number, const siginfo_t *info, const void *c
 static void record_signal(int signal_number, const siginfo_t *info, const void *context) {
     static struct weft_stack stack; /* large: handlers of one thread at a time come here */
     bool fault = is_among(signal_number, faults, FAULTS);
-    struct weft_told ending = {.kind = fault                    ? WEFT_ENDING_SIGNAL
-                                       : signal_number == ASKED ? WEFT_ENDING_WHERE
-                                                                : WEFT_ENDING_WARNED,
-                               .code = signal_number == ASKED ? 0 : signal_number,
-                               .name = find_signal_name(signal_number),
-                               .stack = &stack};
+    struct weft_ending_report ending = {.kind = fault                           ? WEFT_ENDING_SIGNAL
+                                                : signal_number == STACK_SIGNAL ? WEFT_ENDING_WHERE
+                                                                                : WEFT_ENDING_WARNED,
+                                        .code = signal_number == STACK_SIGNAL ? 0 : signal_number,
+                                        .name = find_signal_name(signal_number),
+                                        .stack = &stack};
     if (fault) {
         ending.detail = info->si_code;
         if (info->si_code > 0) ending.address = (uint64_t)(uintptr_t)info->si_addr;
         if (signal_number == SIGABRT) ending.text = find_abort_reason();
-    } else if (signal_number != ASKED && info->si_code <= 0) ending.detail = info->si_pid;
+    } else if (signal_number != STACK_SIGNAL && info->si_code <= 0) ending.detail = info->si_pid;
     char name[32] = "";
     if ((pid_t)syscall(SYS_gettid) != weft_pid) read_thread_name((pid_t)syscall(SYS_gettid), name, sizeof name);
     ending.who = name;
@@ -315,41 +320,41 @@ static void record_signal(int signal_number, const siginfo_t *info, const void *
 /* Record a signal while no other thread does the same. A fault of the recorder meanwhile ends the recording of the
  * signal, and nothing else. */
 static void record_signal_safely(int signal_number, const siginfo_t *info, const void *context) {
-    static volatile int looking;
-    for (int i = 0; __atomic_exchange_n(&looking, 1, __ATOMIC_ACQ_REL); i++) {
+    static volatile int is_recording;
+    for (int i = 0; __atomic_exchange_n(&is_recording, 1, __ATOMIC_ACQ_REL); i++) {
         if (i == 500) return;
-        if (asked_of == (pid_t)syscall(SYS_gettid)) give_own_stack(context);
+        if (asked_thread == (pid_t)syscall(SYS_gettid)) give_own_stack(context);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     sigjmp_buf back;
     int careful = weft_careful;
     weft_careful = 1;
-    way_back = &back;
+    fault_return = &back;
     if (!sigsetjmp(back, 1)) record_signal(signal_number, info, context);
-    way_back = NULL;
+    fault_return = NULL;
     weft_careful = careful;
-    __atomic_store_n(&looking, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&is_recording, 0, __ATOMIC_RELEASE);
 }
 
-static volatile int fault_told;
-static volatile uintptr_t behind_handlers; /* where handlers return to */
+static volatile int recorded_fault;
+static volatile uintptr_t handlers_return_address; /* where handlers return to */
 
 /* Record that the program went on after a crash, as its own handler has jumped out, if no handler is on the stack of
  * the exit. */
 void weft_record_survived_crash(const struct weft_stack *stack) {
-    if (!fault_told) return;
+    if (!recorded_fault) return;
     for (uint32_t i = 0; i < stack->natives; i++)
-        if (stack->native[i] == behind_handlers) return;
-    weft_record_ending(
-        &(struct weft_told){.kind = WEFT_ENDING_RETURNED, .code = fault_told, .name = find_signal_name(fault_told)});
-    fault_told = 0;
+        if (stack->native[i] == handlers_return_address) return;
+    weft_record_ending(&(struct weft_ending_report){
+        .kind = WEFT_ENDING_RETURNED, .code = recorded_fault, .name = find_signal_name(recorded_fault)});
+    recorded_fault = 0;
 }
 
 /* Install the program's own handler or default, and let the signal come once more. */
 static WEFT_GIVEN void hand_signal_to_program(int signal_number, siginfo_t *info, void *context) {
-    const struct sigaction *program = &table[signal_number].program;
+    const struct sigaction *program = &actions[signal_number].program;
     pid_t self = (pid_t)syscall(SYS_gettid);
-    table[signal_number].done = true;
+    actions[signal_number].done = true;
     real_sigaction(signal_number, program, NULL);
     if (is_among(signal_number, faults, FAULTS) && info->si_code > 0) return; /* the instruction fails again */
     sigset_t signals;
@@ -367,19 +372,19 @@ static WEFT_GIVEN void hand_signal_to_program(int signal_number, siginfo_t *info
  * `weft run`. One of another sender goes to the program's own handler. */
 static WEFT_GIVEN void answer_stack_signal(siginfo_t *info, void *context) {
     static volatile int times;
-    const struct sigaction *program = &table[ASKED].program;
-    if (info->si_code == SI_QUEUE && info->si_value.sival_ptr == &shown) give_own_stack(context);
+    const struct sigaction *program = &actions[STACK_SIGNAL].program;
+    if (info->si_code == SI_QUEUE && info->si_value.sival_ptr == &asked_stack) give_own_stack(context);
     else if (!has_simple_handler(program, SIG_DFL)) {
-        if (program->sa_flags & SA_SIGINFO) program->sa_sigaction(ASKED, info, context);
-        else if (program->sa_handler != SIG_IGN) program->sa_handler(ASKED);
+        if (program->sa_flags & SA_SIGINFO) program->sa_sigaction(STACK_SIGNAL, info, context);
+        else if (program->sa_handler != SIG_IGN) program->sa_handler(STACK_SIGNAL);
     } else if (weft_can_record_ending() && __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED) < 3)
-        record_signal_safely(ASKED, info, context);
+        record_signal_safely(STACK_SIGNAL, info, context);
 }
 
 /* Signals to a process come to its main thread, as a rule; while that one answers us, the kernel takes another, where
  * Python would not notice. So they are sent on to the main thread, with what they carried kept for it. */
-static siginfo_t carried[65];
-static volatile int sent_on[65];
+static siginfo_t forwarded_info[65];
+static volatile int is_forwarded[65];
 
 /* Return whether the main thread blocks a signal, by /proc/self/status; true if that cannot be read. */
 static bool is_blocked_by_main_thread(int signal_number) {
@@ -399,32 +404,32 @@ static bool forward_to_main_thread(int signal_number, const siginfo_t *info) {
         !is_among(signal_number, warnings, WARNINGS) || info->si_code == SI_TKILL ||
         is_blocked_by_main_thread(signal_number))
         return false;
-    carried[signal_number] = *info;
-    sent_on[signal_number] = 1;
+    forwarded_info[signal_number] = *info;
+    is_forwarded[signal_number] = 1;
     return !syscall(SYS_tgkill, weft_pid, weft_pid, signal_number);
 }
 
 /* Handle a signal: record it, and then let it do what it would do without the recorder. Installed by
  * install_own_handler. */
 static void handle_signal(int signal_number, siginfo_t *info, void *context) {
-    if (way_back && is_among(signal_number, faults, FAULTS)) siglongjmp(*way_back, 1);
+    if (fault_return && is_among(signal_number, faults, FAULTS)) siglongjmp(*fault_return, 1);
     if (forward_to_main_thread(signal_number, info)) return;
-    if (sent_on[signal_number] && info->si_code == SI_TKILL && info->si_pid == weft_pid) {
-        sent_on[signal_number] = 0;
-        info = &carried[signal_number];
+    if (is_forwarded[signal_number] && info->si_code == SI_TKILL && info->si_pid == weft_pid) {
+        is_forwarded[signal_number] = 0;
+        info = &forwarded_info[signal_number];
     }
     int error = errno, depth = weft_depth;
     weft_depth = 1;
-    if (signal_number == ASKED) answer_stack_signal(info, context);
+    if (signal_number == STACK_SIGNAL) answer_stack_signal(info, context);
     else {
         if (is_among(signal_number, faults, FAULTS)) {
-            fault_told = signal_number;
-            behind_handlers = (uintptr_t)__builtin_return_address(0);
+            recorded_fault = signal_number;
+            handlers_return_address = (uintptr_t)__builtin_return_address(0);
         }
         if (weft_can_record_ending() && !weft_ended_by_mpi) record_signal_safely(signal_number, info, context);
         /* All ranks of a job are warned together, and its launcher kills the rest when the first has ended. */
         if (weft_can_record_ending() && is_among(signal_number, warnings, WARNINGS) &&
-            has_simple_handler(&table[signal_number].program, SIG_DFL))
+            has_simple_handler(&actions[signal_number].program, SIG_DFL))
             nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         hand_signal_to_program(signal_number, info, context);
     }
@@ -435,25 +440,26 @@ static void handle_signal(int signal_number, siginfo_t *info, void *context) {
 /* ---- what the program sets and reads back ---- */
 /* Return whether the recorder's handler stands before the program's for a signal. */
 static bool is_handled_here(int signal_number) {
-    return armed && signal_number > 0 && signal_number < 65 && table[signal_number].ours && !table[signal_number].done;
+    return is_handling && signal_number > 0 && signal_number < 65 && actions[signal_number].ours &&
+           !actions[signal_number].done;
 }
 
 /* Set the program's own action for a signal that the recorder handles, and return the one before in `before`, as
  * sigaction does. `action` NULL: set nothing. Returns 0. */
-static WEFT_GIVEN int exchange_program_action(int signal_number, const struct sigaction *action,
-                                              struct sigaction *before) {
+static WEFT_GIVEN int exchange_program_handler(int signal_number, const struct sigaction *action,
+                                               struct sigaction *before) {
     sigset_t all, mask;
     struct sigaction wanted = action ? *action : (struct sigaction){0}; /* read while signals can come */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &mask);
-    while (__atomic_exchange_n(&turn, 1, __ATOMIC_ACQUIRE)) {
+    while (__atomic_exchange_n(&actions_lock, 1, __ATOMIC_ACQUIRE)) {
     }
-    struct sigaction previous = table[signal_number].program;
+    struct sigaction previous = actions[signal_number].program;
     if (action) {
-        table[signal_number].program = wanted;
+        actions[signal_number].program = wanted;
         install_own_handler(signal_number);
     }
-    __atomic_store_n(&turn, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&actions_lock, 0, __ATOMIC_RELEASE);
     sigprocmask(SIG_SETMASK, &mask, NULL);
     if (before) *before = previous;
     return 0;
@@ -463,7 +469,7 @@ static WEFT_GIVEN int exchange_program_action(int signal_number, const struct si
 WEFT_GIVEN __attribute__((visibility("default"))) int
 sigaction(int signal_number, const struct sigaction *restrict action, struct sigaction *restrict before) {
     find_real_sigaction();
-    return is_handled_here(signal_number) ? exchange_program_action(signal_number, action, before)
+    return is_handled_here(signal_number) ? exchange_program_handler(signal_number, action, before)
                                           : real_sigaction(signal_number, action, before);
 }
 
@@ -476,7 +482,7 @@ static WEFT_GIVEN sighandler_t set_handler_behind_own(const char *name, int sign
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
     sigemptyset(&action.sa_mask);
     if (masked) sigaddset(&action.sa_mask, signal_number);
-    exchange_program_action(signal_number, &action, &before);
+    exchange_program_handler(signal_number, &action, &before);
     return before.sa_handler;
 }
 
@@ -511,31 +517,31 @@ void weft_free_thread_signal_stack(void) {
 }
 
 /* Read the program's handler for a signal, and install the recorder's before it. */
-static void take_signal(int signal_number) {
-    if (real_sigaction(signal_number, NULL, &table[signal_number].program)) return;
-    table[signal_number].ours = true;
+static void take_over_signal(int signal_number) {
+    if (real_sigaction(signal_number, NULL, &actions[signal_number].program)) return;
+    actions[signal_number].ours = true;
     install_own_handler(signal_number);
 }
 
 /* Begin to handle the signals that end a process or warn it. */
 void weft_begin_signal_handling(void) {
-    if (armed) return;
+    if (is_handling) return;
     find_real_sigaction();
     abort_message = (__typeof__(abort_message))dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE");
     current_exception_type = (__typeof__(current_exception_type))dlsym(RTLD_DEFAULT, "__cxa_current_exception_type");
     demangle = (__typeof__(demangle))dlsym(RTLD_DEFAULT, "__cxa_demangle");
     weft_give_thread_signal_stack();
-    for (int i = 0; i < FAULTS; i++) take_signal(faults[i]);
-    for (int i = 0; i < WARNINGS; i++) take_signal(warnings[i]);
-    take_signal(ASKED);
-    armed = true;
+    for (int i = 0; i < FAULTS; i++) take_over_signal(faults[i]);
+    for (int i = 0; i < WARNINGS; i++) take_over_signal(warnings[i]);
+    take_over_signal(STACK_SIGNAL);
+    is_handling = true;
 }
 
 /* In a child of fork(): install the program's own handlers again, and nothing else. */
 void weft_restore_signals_in_child(void) {
-    if (!armed) return;
-    armed = false;
+    if (!is_handling) return;
+    is_handling = false;
     for (int signal_number = 1; signal_number < 65; signal_number++)
-        if (table[signal_number].ours && !table[signal_number].done)
-            real_sigaction(signal_number, &table[signal_number].program, NULL);
+        if (actions[signal_number].ours && !actions[signal_number].done)
+            real_sigaction(signal_number, &actions[signal_number].program, NULL);
 }

@@ -50,8 +50,8 @@ static bool is_own_code(uintptr_t address) {
            there.dli_fbase == here.dli_fbase;
 }
 
-/* Callback of the unwinder: add the frame's address to the stack. The frames of the recorder, and of a signal handler
- * before the interrupted function, are left out. */
+/* Callback of the unwinder: add the frame's address to the stack. Frames of the recorder, and in a signal handler those
+ * above the interrupted function, are left out. */
 static _Unwind_Reason_Code add_frame_to_stack(struct _Unwind_Context *context, void *unwinding_data) {
     struct unwinding *unwinding = unwinding_data;
     uintptr_t address = unwound_ip(context);
@@ -137,7 +137,7 @@ static void write_native_frames(struct weft_text *text, const struct weft_stack 
 }
 
 /* Write the frames in Python of an ending, each as file, line and function. */
-static void write_python_frames(struct weft_text *text, const struct weft_told *ending) {
+static void write_python_frames(struct weft_text *text, const struct weft_ending_report *ending) {
     if (ending->python) {
         if ((size_t)(text->end - text->p) < ending->python_bytes) text->overflow = true;
         else text->p = mempcpy(text->p, ending->python, ending->python_bytes);
@@ -158,7 +158,7 @@ enum { MOST_TEXT = 1 << 16, MOST_TRACEBACK = 1 << 20, SPACE = 1 << 18 };
 
 /* Write an ending of the process, or a sign of one, into the record. Allocates only by mmap, so that signal handlers
  * can call it. */
-void weft_record_ending(const struct weft_told *ending) {
+void weft_record_ending(const struct weft_ending_report *ending) {
     size_t size = SPACE + 3 * MOST_TEXT + (ending->traceback ? strnlen(ending->traceback, MOST_TRACEBACK) : 0) +
                   ending->python_bytes;
     uint8_t *space = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -183,7 +183,7 @@ void weft_record_ending(const struct weft_told *ending) {
 }
 
 /* ---- the way out ---- */
-static bool told_exit;
+static bool is_exit_recorded;
 
 /* Return how libgfortran ends the program (WEFT_EXIT_*), by the frames behind exit(), and set the statement's name;
  * WEFT_EXIT_EXIT if libgfortran does not. */
@@ -211,9 +211,10 @@ static int find_fortran_ending(const struct weft_stack *stack, const char **name
 static WEFT_COLD void record_exit(int status, int how, const char *name) {
     if (!weft_can_record_ending() || weft_depth || (!status && weft_the_record->header->state == WEFT_STATE_FINALIZED))
         return;
-    if (__atomic_exchange_n(&told_exit, true, __ATOMIC_ACQ_REL)) return;
+    if (__atomic_exchange_n(&is_exit_recorded, true, __ATOMIC_ACQ_REL)) return;
     struct weft_stack stack;
-    struct weft_told ending = {.kind = WEFT_ENDING_EXIT, .code = status, .detail = how, .name = name, .stack = &stack};
+    struct weft_ending_report ending = {
+        .kind = WEFT_ENDING_EXIT, .code = status, .detail = how, .name = name, .stack = &stack};
     weft_depth = 1;
     if (how == WEFT_EXIT_AT_ONCE) weft_record_uncaught_exception();
     weft_read_own_stack(&stack, NULL);

@@ -27,7 +27,7 @@ struct weft_stack {
     struct weft_python_place python[WEFT_ENDING_FRAMES];
 };
 
-struct weft_told {
+struct weft_ending_report {
     int kind; /* enum weft_ending_kind */
     int64_t code, detail;
     uint64_t address;
@@ -43,7 +43,7 @@ extern WEFT_HIDDEN volatile int weft_leaving, weft_over;
 
 /* Whether this process has a record that can be added to. */
 WEFT_HIDDEN bool weft_can_record_ending(void);
-WEFT_HIDDEN void weft_record_ending(const struct weft_told *told);
+WEFT_HIDDEN void weft_record_ending(const struct weft_ending_report *told);
 /* Where this thread is now. `context`: of the signal whose handler this is, else NULL and the caller's caller comes first. */
 WEFT_HIDDEN void weft_read_own_stack(struct weft_stack *stack, const void *context);
 /* Its stack pointer. */
@@ -63,7 +63,7 @@ WEFT_COLD void weft_free_thread_signal_stack(void);
 WEFT_COLD void weft_begin_watching_python_exit(void);
 /* A Python exception that is on its way to ending the process, told now; where SystemExit was raised, if that is why. */
 WEFT_COLD void weft_record_uncaught_exception(void);
-WEFT_COLD bool weft_record_python_exit(int status, struct weft_told *told);
+WEFT_COLD bool weft_record_python_exit(int status, struct weft_ending_report *told);
 WEFT_COLD void weft_record_coming_exit(int status);
 WEFT_COLD bool weft_is_called_by(void *function);
 WEFT_COLD void weft_mark_finalize_during_exit(struct weft_event *event);

@@ -65,7 +65,7 @@ void weft_record_abort(int code) {
     weft_record_uncaught_exception();
     weft_read_own_stack(&stack, NULL);
     weft_record_ending(
-        &(struct weft_told){.kind = WEFT_ENDING_ABORT, .code = code, .name = "MPI_Abort", .stack = &stack});
+        &(struct weft_ending_report){.kind = WEFT_ENDING_ABORT, .code = code, .name = "MPI_Abort", .stack = &stack});
 }
 
 /* ---- calls outside of MPI's life ---- */
@@ -107,7 +107,7 @@ bool weft_record_call_outside_mpi(int k) {
     struct weft_stack stack;
     weft_depth = 1;
     weft_read_own_stack(&stack, NULL);
-    weft_record_ending(&(struct weft_told){
+    weft_record_ending(&(struct weft_ending_report){
         .kind = before ? WEFT_ENDING_NOT_INITIALISED : WEFT_ENDING_FINALISED, .name = weft_names[k], .stack = &stack});
     weft_depth = 0;
     weft_recording = !before; /* the tables of objects ask MPI, which is not there yet */

@@ -22,20 +22,20 @@
 
 volatile int weft_halo_on, weft_halo_open;
 
-static bool on; /* it is written down */
-static struct weft_thread *owner;
-static struct ghost_array *parts[PARTS];
+static bool is_watching; /* it is written down */
+static struct weft_thread *watch_thread;
+static struct ghost_array *arrays[PARTS];
 static volatile struct {
     uintptr_t low, high;
 } ranges[PARTS]; /* of the parts, for other threads */
-static volatile bool strangers; /* another thread has touched one */
-static int parts_n;
-static uint32_t parts_made, epoch = 1;
-static uint64_t runs, window_n;
-static struct load window[WINDOW];
+static volatile bool used_by_other_thread; /* another thread has touched one */
+static int array_count;
+static uint32_t arrays_made, epoch = 1;
+static uint64_t groups_written, recent_load_count;
+static struct load recent_loads[WINDOW];
 static struct group groups[GROUPS];
-static const struct ghost_array *last_part;
-static uint32_t last_place;
+static const struct ghost_array *last_array;
+static uint32_t last_cell;
 static struct group *last_group;
 
 /* Return how many calls this thread has recorded; weft_find_current_call names the last of them. */
@@ -43,25 +43,25 @@ uint64_t weft_count_own_calls(void) { return weft_self ? weft_find_current_call(
 
 /* Forget the stores that are not written down yet. */
 static void forget_open_groups(void) {
-    for (int k = 0; k < weft_halo_open; k++) groups[k].part->open = 0;
+    for (int k = 0; k < weft_halo_open; k++) groups[k].array->open = 0;
     weft_halo_open = 0;
-    window_n = 0;
-    last_part = NULL;
+    recent_load_count = 0;
+    last_array = NULL;
 }
 
 /* End the watch of arrays with ghost cells, and close its file. */
-static void end_watch(void) {
+static void end_own_watch(void) {
     weft_close_ghost_log();
-    on = false;
+    is_watching = false;
     forget_open_groups();
     weft_halo_on = weft_halo_waiting = 0;
 }
 
 /* End the watch and write why, as what would be recorded from here on would not be complete. */
-static void give_up(const char *reason) {
-    if (!on) return;
+static void give_up_watch(const char *reason) {
+    if (!is_watching) return;
     weft_write_ghost_record(GAVE_UP, weft_count_own_calls(), NULL, 0, reason, strlen(reason));
-    end_watch();
+    end_own_watch();
 }
 
 /* ---- values ---- */
@@ -137,7 +137,7 @@ static bool write_changed_values(struct ghost_array *array, struct cell_set *cel
     return true;
 }
 
-static void end_array(struct ghost_array *array);
+static void end_array_watch(struct ghost_array *array);
 
 /* Write down if something else than the stores that the hooks saw has changed the cells that neighbours copy. */
 static void write_unseen_changes(struct ghost_array *array, uint64_t moment) {
@@ -163,24 +163,24 @@ static bool write_ghost_values(struct ghost_array *array, uint64_t moment) {
 /* Write down the groups of stores that are open, in the order in which they began, with the values that they left: a
  * call may take values away, or bring some. */
 void weft_write_open_stores(void) {
-    if (!on || !weft_halo_open || weft_self != owner) return;
+    if (!is_watching || !weft_halo_open || weft_self != watch_thread) return;
     WEFT_WORK(WEFT_HALO);
     int count = weft_halo_open;
     for (int k = 0; k < count; k++) {
-        struct ghost_array *array = groups[k].part;
+        struct ghost_array *array = groups[k].array;
         weft_write_store_group(&groups[k]);
-        runs++;
+        groups_written++;
         if (!--array->open && is_memory_mapped(array))
             write_changed_values(array, &array->edge, OWNED, groups[k].moment);
     }
     weft_halo_open = 0;
-    last_part = NULL;
-    if (++epoch == EPOCHS) give_up("too many stores");
-    else if (weft_is_ghost_log_full()) give_up("more than 512 MB of accesses");
+    last_array = NULL;
+    if (++epoch == EPOCHS) give_up_watch("too many stores");
+    else if (weft_is_ghost_log_full()) give_up_watch("more than 512 MB of accesses");
 }
 
 /* Make room for one more element of `size` bytes in an array of `n`; return false without memory. */
-static bool make_room(void **array, uint32_t n, uint32_t *space, size_t size) {
+static bool make_room_for_element(void **array, uint32_t n, uint32_t *space, size_t size) {
     if (n < *space) return true;
     uint32_t more = *space ? *space * 2 : FIRST;
     void *larger = realloc(*array, more * size);
@@ -194,44 +194,44 @@ static bool make_room(void **array, uint32_t n, uint32_t *space, size_t size) {
  * many. */
 static uint32_t find_load_line(struct group *group, const struct load *load) {
     for (uint32_t line = 0; line < group->reads; line++)
-        if (group->read[line].at == load->at && group->read[line].part == load->part) return line;
+        if (group->read[line].at == load->at && group->read[line].array == load->array) return line;
     if (group->reads == READS) return READS;
     group->read[group->reads] = *load;
-    uint64_t own_run = runs + (uint64_t)(group - groups); /* what this group stores comes behind what it loads */
+    uint64_t own_run = groups_written + (uint64_t)(group - groups); /* it stores only behind what it loads */
     if (load->runs > own_run) group->read[group->reads].runs = own_run;
-    group->hash = mix_hash(mix_hash(group->hash, load->at), load->part->number);
+    group->hash = mix_hash(mix_hash(group->hash, load->at), load->array->number);
     return group->reads++;
 }
 
 /* Let the ghost cells that were loaded since the store before go with the cell that is stored now. */
 static void take_recent_loads(struct group *group, uint32_t target) {
-    uint64_t first = window_n > WINDOW ? window_n - WINDOW : 0;
-    for (uint64_t k = first; k < window_n; k++) {
-        const struct load *load = &window[k % WINDOW];
+    uint64_t first = recent_load_count > WINDOW ? recent_load_count - WINDOW : 0;
+    for (uint64_t k = first; k < recent_load_count; k++) {
+        const struct load *load = &recent_loads[k % WINDOW];
         uint32_t line = find_load_line(group, load);
         if (line == READS) continue;
         if (group->pairs_n == MOST_PAIRS ||
-            !make_room((void **)&group->pairs, group->pairs_n, &group->pairs_space, sizeof *group->pairs)) {
-            give_up("one line uses too many ghost cells");
+            !make_room_for_element((void **)&group->pairs, group->pairs_n, &group->pairs_space, sizeof *group->pairs)) {
+            give_up_watch("one line uses too many ghost cells");
             return;
         }
         group->pairs[group->pairs_n++] = (struct pair){.read = line, .ghost = load->place, .target = target};
         group->hash = mix_hash(group->hash, (uint64_t)load->place << 32 | target);
     }
-    window_n = 0;
+    recent_load_count = 0;
 }
 
 /* Return the open group of stores that one place in the code makes into an array, a new one if there is none; NULL if
  * the watch has ended. `copies`: the store is a copy, not computed. */
 static struct group *find_open_group(struct ghost_array *array, uintptr_t code_address, bool copies, uint64_t moment) {
     for (int k = 0; k < weft_halo_open; k++)
-        if (groups[k].at == code_address && groups[k].part == array && groups[k].copies == copies) return &groups[k];
+        if (groups[k].at == code_address && groups[k].array == array && groups[k].copies == copies) return &groups[k];
     if (weft_halo_open == GROUPS) weft_write_open_stores();
-    if (!on) return NULL;
+    if (!is_watching) return NULL;
     write_unseen_changes(array, moment);
     struct group *group = &groups[weft_halo_open++];
     group->at = code_address;
-    group->part = array;
+    group->array = array;
     group->copies = copies;
     group->of_ghosts = false;
     group->hash = mix_hash(mix_hash(code_address, array->number), copies);
@@ -247,26 +247,26 @@ static void record_store(struct ghost_array *array, uint32_t place, uintptr_t co
     WEFT_WORK(WEFT_HALO);
     bool is_ghost = (array->cells[place] & OF_CELL) == GHOST;
     array->stores += is_ghost;
-    if (array == last_part && place == last_place) { /* v = 0; v += a; v += b: one store */
-        if (is_ghost) window_n = 0;
+    if (array == last_array && place == last_cell) { /* v = 0; v += a; v += b: one store */
+        if (is_ghost) recent_load_count = 0;
         else take_recent_loads(last_group, place);
         return;
     }
     if (array->cells[place] >> EPOCH_SHIFT == epoch) weft_write_open_stores();
-    struct group *group = on ? find_open_group(array, code_address, copies, moment) : NULL;
+    struct group *group = is_watching ? find_open_group(array, code_address, copies, moment) : NULL;
     if (!group) return;
-    if (!make_room((void **)&group->places, group->places_n, &group->places_space, sizeof *group->places)) {
-        give_up("there is no memory");
+    if (!make_room_for_element((void **)&group->places, group->places_n, &group->places_space, sizeof *group->places)) {
+        give_up_watch("there is no memory");
         return;
     }
     group->places[group->places_n++] = place;
     group->hash = mix_hash(group->hash, place);
     group->of_ghosts |= is_ghost;
     array->cells[place] = (array->cells[place] & OF_CELL) | epoch << EPOCH_SHIFT;
-    if (is_ghost || copies) window_n = 0;
+    if (is_ghost || copies) recent_load_count = 0;
     else take_recent_loads(group, place);
-    last_part = array;
-    last_place = place;
+    last_array = array;
+    last_cell = place;
     last_group = group;
 }
 
@@ -274,16 +274,16 @@ static void record_store(struct ghost_array *array, uint32_t place, uintptr_t co
 static void record_ghost_load(struct ghost_array *array, uint32_t place, uintptr_t code_address, uint64_t moment) {
     WEFT_WORK(WEFT_HALO);
     for (int k = 0; k < weft_halo_open; k++)
-        if (groups[k].of_ghosts && groups[k].part == array) {
+        if (groups[k].of_ghosts && groups[k].array == array) {
             weft_write_open_stores();
             break;
         }
-    if (!on || !write_ghost_values(array, moment)) return;
-    window[window_n++ % WINDOW] = (struct load){.part = array,
-                                                .place = place,
-                                                .at = code_address,
-                                                .looks = array->looks,
-                                                .runs = runs + (uint64_t)weft_halo_open};
+    if (!is_watching || !write_ghost_values(array, moment)) return;
+    recent_loads[recent_load_count++ % WINDOW] = (struct load){.array = array,
+                                                               .place = place,
+                                                               .at = code_address,
+                                                               .looks = array->looks,
+                                                               .runs = groups_written + (uint64_t)weft_halo_open};
 }
 
 /* Return the number of the array's cell that holds an address. */
@@ -292,34 +292,34 @@ static inline uint64_t find_cell(const struct ghost_array *array, uintptr_t addr
 }
 
 /* Return an array that has some of the `size` bytes at an address, NULL for none. */
-static inline struct ghost_array *find_array(uintptr_t address, size_t size) {
+static inline struct ghost_array *find_array_at(uintptr_t address, size_t size) {
     static int last;
-    if (last < parts_n && address < parts[last]->high && address + size > parts[last]->low) return parts[last];
-    for (int k = 0; k < parts_n; k++)
-        if (address < parts[k]->high && address + size > parts[k]->low) return parts[last = k];
+    if (last < array_count && address < arrays[last]->high && address + size > arrays[last]->low) return arrays[last];
+    for (int k = 0; k < array_count; k++)
+        if (address < arrays[k]->high && address + size > arrays[k]->low) return arrays[last = k];
     return NULL;
 }
 
 /* Note that another thread touches one of the arrays. It may read no more than the ranges of addresses, as the arrays
  * may end meanwhile. */
 static void note_foreign_access(uintptr_t address, size_t size) {
-    for (int k = 0; k < PARTS && !strangers; k++)
-        if (address < ranges[k].high && address + size > ranges[k].low) strangers = true;
+    for (int k = 0; k < PARTS && !used_by_other_thread; k++)
+        if (address < ranges[k].high && address + size > ranges[k].low) used_by_other_thread = true;
 }
 
 /* Record an access of the program to `size` bytes, if they are ghost cells or cells that neighbours copy. The hooks of
  * `weft cc` programs call it, by way of record_access. `kind`: WEFT_HOOK_*; `code_address`: the instruction that makes
  * it. */
 void weft_record_ghost_access(uintptr_t address, size_t size, unsigned kind, uintptr_t code_address) {
-    if (UNLIKELY(weft_self != owner)) {
+    if (UNLIKELY(weft_self != watch_thread)) {
         note_foreign_access(address, size);
         return;
     }
-    if (UNLIKELY(strangers)) give_up("another thread than the one that declared the arrays uses them");
-    struct ghost_array *array = on ? find_array(address, size) : NULL;
+    if (UNLIKELY(used_by_other_thread)) give_up_watch("another thread than the one that declared the arrays uses them");
+    struct ghost_array *array = is_watching ? find_array_at(address, size) : NULL;
     if (kind & WEFT_HOOK_FREE) {
         if (array) weft_forget_arrays_of_unknown_widths(address, address + size);
-        for (; array; array = find_array(address, size)) end_array(array);
+        for (; array; array = find_array_at(address, size)) end_array_watch(array);
     }
     if (!array) return;
     uint64_t first = address > array->low ? find_cell(array, address) : 0, last = find_cell(array, address + size - 1);
@@ -335,22 +335,22 @@ void weft_record_ghost_access(uintptr_t address, size_t size, unsigned kind, uin
             moment = weft_count_own_calls();
             if (moment != before) {
                 weft_write_open_stores();
-                window_n = 0;
+                recent_load_count = 0;
             }
             before = moment;
         }
         if (kind & WEFT_HOOK_READ && class == GHOST && !copies)
             record_ghost_load(array, (uint32_t)place, code_address, moment);
-        if (on && kind & WEFT_HOOK_WRITE) record_store(array, (uint32_t)place, code_address, copies, moment);
-        if (!on) return;
+        if (is_watching && kind & WEFT_HOOK_WRITE) record_store(array, (uint32_t)place, code_address, copies, moment);
+        if (!is_watching) return;
     }
 }
 
 /* ---- parts ---- */
 /* Return whether a cell is a ghost (GHOST), one that neighbours copy (EDGE), or inside (INNER). */
 static int classify_cell(const struct ghost_array *array, uint64_t place) {
-    bool is_edge = false,
-         has_no_ghosts = true; /* without ghosts: what is made of other arrays' goes into its outermost cells */
+    bool is_edge = false, has_no_ghosts = true;
+    /* Without ghosts: what is computed from other arrays' ghosts goes into the outermost cells. */
     for (int d = 0; d < array->dims; d++) has_no_ghosts &= !array->halo[d];
     for (int d = array->dims - 1; d >= 0; d--) {
         int64_t n = array->shape[d], width = array->halo[d], index = (int64_t)(place % (uint64_t)n);
@@ -363,7 +363,7 @@ static int classify_cell(const struct ghost_array *array, uint64_t place) {
 
 /* Have the hooks report accesses to the ghosts and to the cells that neighbours copy (`change` 1), or no longer
  * (-1). */
-static void watch_shell(const struct ghost_array *array, int change) {
+static void watch_shell_cells(const struct ghost_array *array, int change) {
     for (uint64_t k = 0; k < array->count;) {
         uint64_t first = k;
         while (k < array->count && (array->cells[k] & OF_CELL) != INNER) k++;
@@ -389,15 +389,15 @@ static void free_array(struct ghost_array *array) {
 }
 
 /* End the watch of an array, whose memory is used for something else from here on. */
-static void end_array(struct ghost_array *array) {
+static void end_array_watch(struct ghost_array *array) {
     weft_write_open_stores();
-    window_n = 0;
-    watch_shell(array, -1);
-    for (int k = 0; k < parts_n; k++)
-        if (parts[k] == array) {
-            parts[k] = parts[--parts_n];
-            ranges[k] = ranges[parts_n];
-            ranges[parts_n].high = 0;
+    recent_load_count = 0;
+    watch_shell_cells(array, -1);
+    for (int k = 0; k < array_count; k++)
+        if (arrays[k] == array) {
+            arrays[k] = arrays[--array_count];
+            ranges[k] = ranges[array_count];
+            ranges[array_count].high = 0;
             break;
         }
     free_array(array);
@@ -412,7 +412,7 @@ static bool make_cell_set(struct cell_set *cells, uint32_t n) {
 }
 
 /* Find out which cells of an array are ghosts, and which neighbours copy; return false without memory. */
-static bool find_shell(struct ghost_array *array) {
+static bool mark_shell_cells(struct ghost_array *array) {
     uint32_t counts[3] = {0};
     array->cells =
         mmap(NULL, array->count * sizeof *array->cells, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -453,42 +453,42 @@ static bool set_array_sizes(struct ghost_array *array, const int64_t *shape, con
 }
 
 /* Begin to watch an array, and write down its declaration and its first values. */
-static void add_array(struct ghost_array *array, const struct declaration *declaration) {
-    array->number = parts_made++;
-    ranges[parts_n].low = array->low;
-    ranges[parts_n].high = array->high;
-    parts[parts_n++] = array;
+static void begin_array_watch(struct ghost_array *array, const struct declaration *declaration) {
+    array->number = arrays_made++;
+    ranges[array_count].low = array->low;
+    ranges[array_count].high = array->high;
+    arrays[array_count++] = array;
     uint64_t moment = weft_count_own_calls();
     weft_write_array_declaration(array, declaration, moment);
     write_changed_values(array, &array->edge, OWNED, moment);
     write_ghost_values(array, moment);
-    watch_shell(array, 1);
+    watch_shell_cells(array, 1);
     weft_halo_on = 1;
 }
 
 /* Return whether this is the thread that declared the arrays, and accesses to them are written down. */
-bool weft_is_ghost_watch_thread(void) { return on && weft_self == owner; }
+bool weft_is_ghost_watch_thread(void) { return is_watching && weft_self == watch_thread; }
 
 /* Begin to watch an array of this shape, `halo` ghost cells wide in each dimension; return whether that is possible.
  * The declaration gets the array's number as `before`. */
 bool weft_watch_ghost_array(const struct ghost_array *given, const int64_t *shape, const int64_t *halo,
                             struct declaration *declaration) {
     weft_write_open_stores();
-    struct ghost_array *array = on ? calloc(1, sizeof *array) : NULL;
+    struct ghost_array *array = is_watching ? calloc(1, sizeof *array) : NULL;
     if (!array) return false;
     *array = *given;
     array->shift = array->size && !(array->size & (array->size - 1)) ? __builtin_ctzll(array->size) : -1;
-    if (!set_array_sizes(array, shape, halo) || !find_shell(array)) {
+    if (!set_array_sizes(array, shape, halo) || !mark_shell_cells(array)) {
         free_array(array);
         return false;
     }
-    for (int k = parts_n - 1; k >= 0; k--)
-        if (array->low < parts[k]->high && array->high > parts[k]->low) end_array(parts[k]);
-    if (parts_n == PARTS) {
+    for (int k = array_count - 1; k >= 0; k--)
+        if (array->low < arrays[k]->high && array->high > arrays[k]->low) end_array_watch(arrays[k]);
+    if (array_count == PARTS) {
         free_array(array);
         return false;
     }
-    add_array(array, declaration);
+    begin_array_watch(array, declaration);
     declaration->before = array->number;
     return true;
 }
@@ -505,9 +505,9 @@ static void declare_array(const struct ghost_array *given, const int64_t *shape,
         weft_record_access_note("uses of ghost cells: the program was not built with `weft cc`");
         return;
     }
-    if (!owner) {
-        owner = weft_self;
-        on = weft_open_ghost_log();
+    if (!watch_thread) {
+        watch_thread = weft_self;
+        is_watching = weft_open_ghost_log();
     }
     if (!weft_is_ghost_watch_thread()) return;
     bool fits = given->low && given->dims > 0 && given->dims <= DIMENSIONS && is_known_type(given->letter, given->size);
@@ -600,24 +600,25 @@ void weft_halo_part_fortran(const void *data, int letter, size_t size, const cha
 VISIBLE void weft_halo_part_end(const void *data);
 /* Called by the program: end the watch of the array with ghost cells at this address. */
 void weft_halo_part_end(const void *data) {
-    struct ghost_array *array = weft_is_ghost_watch_thread() ? find_array((uintptr_t)data, 1) : NULL;
+    struct ghost_array *array = weft_is_ghost_watch_thread() ? find_array_at((uintptr_t)data, 1) : NULL;
     if (!array) return;
     weft_forget_arrays_of_unknown_widths(array->low, array->high);
-    end_array(array);
+    end_array_watch(array);
 }
 
 /* End the watch of all arrays with ghost cells, as MPI is finalized or the program ends: no message comes any more. */
 void weft_end_ghost_watch(void) {
-    if (on && strangers) give_up("another thread than the one that declared the arrays uses them");
-    if (!on) return;
+    if (is_watching && used_by_other_thread)
+        give_up_watch("another thread than the one that declared the arrays uses them");
+    if (!is_watching) return;
     weft_write_open_stores();
-    if (on) weft_write_ghost_record(END, weft_count_own_calls(), NULL, 0, NULL, 0);
-    end_watch();
+    if (is_watching) weft_write_ghost_record(END, weft_count_own_calls(), NULL, 0, NULL, 0);
+    end_own_watch();
 }
 
 /* End the watch in a child of fork(), which is not the rank. */
 void weft_end_ghost_watch_in_child(void) {
     weft_drop_ghost_log_in_child();
-    on = false;
+    is_watching = false;
     weft_halo_on = weft_halo_open = weft_halo_waiting = 0;
 }

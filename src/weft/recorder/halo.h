@@ -27,7 +27,7 @@ struct ghost_array { /* this rank's part of an array that ranks share, with copi
     uint64_t looked_at, looked_stores, checked_at, checked_epoch;
 };
 struct load { /* of a ghost */
-    struct ghost_array *part;
+    struct ghost_array *array;
     uint32_t place;
     uintptr_t at;
     uint64_t looks, runs;
@@ -37,7 +37,7 @@ struct pair {
 };
 struct group {
     uintptr_t at;
-    struct ghost_array *part;
+    struct ghost_array *array;
     bool copies, of_ghosts;
     uint64_t hash, moment;
     uint32_t places_n, places_space, *places, pairs_n, pairs_space, reads;

@@ -89,7 +89,7 @@ static bool is_inner_part(const struct undeclared_array *array, const struct und
 }
 
 /* Give the widths that a receive has shown for an array to the arrays like it. */
-static void spread_widths(struct undeclared_array *from) {
+static void spread_ghost_widths(struct undeclared_array *from) {
     for (struct undeclared_array *array = undeclared_arrays; array; array = array->next) {
         if (array == from) continue;
         if (are_alike(array, from)) widen_ghosts(array, from->halo);
@@ -144,14 +144,14 @@ void weft_learn_ghost_widths(uintptr_t low, uintptr_t high) {
         int64_t before[DIMENSIONS];
         memcpy(before, array->halo, sizeof before);
         widen_ghosts(array, halo);
-        if (!was_filled || memcmp(before, array->halo, sizeof before)) spread_widths(array);
+        if (!was_filled || memcmp(before, array->halo, sizeof before)) spread_ghost_widths(array);
         return;
     }
 }
 
 /* Guess one layer of ghosts in each dimension that the communicator may cut: if it has fewer dimensions, in the first
  * ones. */
-static void guess_widths(struct undeclared_array *array) {
+static void guess_ghost_widths(struct undeclared_array *array) {
     int cut_count = array->declaration.grid.n > 0 && array->declaration.grid.n < array->given.dims
                         ? array->declaration.grid.n
                         : array->given.dims;
@@ -176,7 +176,7 @@ bool weft_watch_array_of_unknown_widths(const struct ghost_array *given, const i
     array->high = given->low + cells * given->size;
     if (declaration->lower) array->declaration.lower = memcpy(array->lower, declaration->lower, bytes);
     if (declaration->periodic) array->declaration.periodic = memcpy(array->periodic, declaration->periodic, bytes);
-    guess_widths(array);
+    guess_ghost_widths(array);
     for (struct undeclared_array *other = undeclared_arrays; other; other = other->next) {
         if (!other->filled) continue;
         if (are_alike(array, other)) memcpy(array->halo, other->halo, sizeof array->halo);

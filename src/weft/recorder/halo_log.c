@@ -121,12 +121,12 @@ void weft_write_ghost_record(int kind, uint64_t moment, const void *head, size_t
 
 /* ---- records ---- */
 /* Write down a use, once for all its times: which line stores into which cells, and which ghosts it loads for them. */
-static void write_use(const struct group *group, uint32_t number) {
+static void write_use_definition(const struct group *group, uint32_t number) {
     struct text text = {0};
     append_words(&text, "{\"id\":");
     append_number(&text, number);
     append_words(&text, ",\"what\":\"store\",\"part\":");
-    append_number(&text, group->part->number);
+    append_number(&text, group->array->number);
     append_words(&text, ",\"at\":");
     append_number(&text, weft_find_code_site(group->at));
     append_words(&text, group->copies ? ",\"computed\":false" : ",\"computed\":null");
@@ -138,7 +138,7 @@ static void write_use(const struct group *group, uint32_t number) {
     append_words(&text, "]},\"reads\":[");
     for (uint32_t line = 0; line < group->reads; line++) {
         append_words(&text, line ? ",{\"part\":" : "{\"part\":");
-        append_number(&text, group->read[line].part->number);
+        append_number(&text, group->read[line].array->number);
         append_words(&text, ",\"at\":");
         append_number(&text, weft_find_code_site(group->read[line].at));
         append_words(&text, ",\"pairs\":[");
@@ -182,7 +182,7 @@ static bool enlarge_use_table(void) {
 
 /* Return the number of a group's use, which is written down when it comes for the first time; UINT32_MAX without
  * memory. */
-static uint32_t find_use(const struct group *group) {
+static uint32_t find_use_number(const struct group *group) {
     uint64_t hash = group->hash ? group->hash : 1;
     if (uses.n * 2 >= uses.space && !enlarge_use_table()) return UINT32_MAX;
     uint32_t index = (uint32_t)hash & (uses.space - 1);
@@ -190,7 +190,7 @@ static uint32_t find_use(const struct group *group) {
         if (uses.hashes[index] == hash) return uses.numbers[index];
     uses.hashes[index] = hash;
     uses.numbers[index] = uses.n++;
-    write_use(group, uses.numbers[index]);
+    write_use_definition(group, uses.numbers[index]);
     return uses.numbers[index];
 }
 
@@ -201,7 +201,7 @@ void weft_write_store_group(const struct group *group) {
         uint64_t moment;
         uint32_t looks, runs;
     } reads[READS];
-    uint32_t head[2] = {find_use(group), group->reads};
+    uint32_t head[2] = {find_use_number(group), group->reads};
     for (uint32_t line = 0; line < group->reads; line++) {
         reads[line].moment = group->moment;
         reads[line].looks = (uint32_t)group->read[line].looks;

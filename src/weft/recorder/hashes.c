@@ -149,7 +149,8 @@ static size_t drop_long_double_padding(uint8_t *bytes, size_t n) {
 }
 
 /* Add the first `bytes` bytes of a buffer without gaps to the hash; return false if they cannot be read. */
-static bool hash_memory(struct weft_hashing *hashing, const struct weft_part *buffer, bool padded, uint64_t bytes) {
+static bool hash_contiguous_buffer(struct weft_hashing *hashing, const struct weft_call_buffer *buffer, bool padded,
+                                   uint64_t bytes) {
     for (uint64_t offset = 0; offset < bytes; offset += CHUNK) {
         size_t n = bytes - offset < CHUNK ? (size_t)(bytes - offset) : (size_t)CHUNK;
         const char *from = (const char *)buffer->buffer + offset;
@@ -190,8 +191,8 @@ static WEFT_ASKS bool pack_copied_elements(const void *from, int count, MPI_Data
 
 /* Add the first `bytes` bytes of a buffer with gaps to the hash, packed by MPI a few elements at a time; return false
  * if that fails. */
-static bool hash_packed_elements(struct weft_hashing *hashing, const struct weft_part *buffer,
-                                 const struct type_hashing *hashed_type, uint64_t bytes) {
+static bool hash_buffer_with_gaps(struct weft_hashing *hashing, const struct weft_call_buffer *buffer,
+                                  const struct type_hashing *hashed_type, uint64_t bytes) {
     if ((size_t)hashed_type->size > hashing->room) {
         uint8_t *larger = realloc(hashing->space, (size_t)hashed_type->size);
         if (!larger) return false;
@@ -221,14 +222,15 @@ static bool hash_packed_elements(struct weft_hashing *hashing, const struct weft
 }
 
 /* Keep the first bytes of a buffer without gaps in the thread's space; return how many. */
-static uint32_t keep_contents(struct weft_hashing *hashing, const struct weft_part *buffer, uint64_t bytes) {
+static uint32_t keep_contents(struct weft_hashing *hashing, const struct weft_call_buffer *buffer, uint64_t bytes) {
     size_t n = bytes < WEFT_CONTENT_MOST ? (size_t)bytes : WEFT_CONTENT_MOST;
     return n && weft_copy_buffer(hashing->kept, buffer->buffer, n) ? (uint32_t)n : 0;
 }
 
 /* Return the hash of those of `n` buffers that a call sends (or, `sent` false, receives), of `most` bytes at most; it
  * is not `known` where a buffer cannot be read or packed. `keep`: also keep the first bytes, for weft_record_hash. */
-struct weft_hash weft_hash_buffers(const struct weft_part *parts, int64_t n, bool sent, uint64_t most, bool keep) {
+struct weft_hash weft_hash_buffers(const struct weft_call_buffer *buffers, int64_t n, bool sent, uint64_t most,
+                                   bool keep) {
     WEFT_WORK(WEFT_HASHES);
     struct weft_hash result = {.known = false};
     struct weft_hashing *hashing = find_hashing_space(weft_self);
@@ -236,16 +238,17 @@ struct weft_hash weft_hash_buffers(const struct weft_part *parts, int64_t n, boo
     bool any = false;
     XXH3_64bits_reset(&hashing->state);
     for (int64_t i = 0; i < n; i++) {
-        const struct weft_part *buffer = &parts[i];
-        if (sent ? buffer->written && !buffer->brought : !buffer->written) continue;
-        const struct type_hashing *hashed_type = get_type_hashing(hashing, buffer->type);
-        uint64_t bytes = (uint64_t)hashed_type->size * (uint64_t)buffer->count;
+        const struct weft_call_buffer *hashed = &buffers[i];
+        if (sent ? hashed->written && !hashed->brought : !hashed->written) continue;
+        const struct type_hashing *hashed_type = get_type_hashing(hashing, hashed->type);
+        uint64_t bytes = (uint64_t)hashed_type->size * (uint64_t)hashed->count;
         if (bytes > most) bytes = most;
         if (hashed_type->manner == NOT_AT_ALL) return result;
-        if (hashed_type->manner == PACKED ? !hash_packed_elements(hashing, buffer, hashed_type, bytes)
-                                          : !hash_memory(hashing, buffer, hashed_type->manner == LONG_DOUBLES, bytes))
+        if (hashed_type->manner == PACKED
+                ? !hash_buffer_with_gaps(hashing, hashed, hashed_type, bytes)
+                : !hash_contiguous_buffer(hashing, hashed, hashed_type->manner == LONG_DOUBLES, bytes))
             return result;
-        if (keep && !any && hashed_type->manner == AS_THEY_LIE) result.kept = keep_contents(hashing, buffer, bytes);
+        if (keep && !any && hashed_type->manner == AS_THEY_LIE) result.kept = keep_contents(hashing, hashed, bytes);
         result.bytes += bytes;
         most -= bytes;
         any = true;
@@ -256,15 +259,15 @@ struct weft_hash weft_hash_buffers(const struct weft_part *parts, int64_t n, boo
 }
 
 /* ---- rows ---- */
-/* Write the `n` bytes that keep_contents has kept into the record; return false if there is no room. */
-static bool record_contents(uint32_t n) {
+/* Write the bytes that keep_contents has kept into the record; return false if there is no room. */
+static bool record_kept_contents(uint32_t byte_count) {
     struct weft_stream *stream = &weft_self->contents;
-    uint32_t room = (n + 7) / 8 * 8;
+    uint32_t room = (byte_count + 7) / 8 * 8;
     if (!stream->base && !weft_stream_open(weft_the_record, stream, WEFT_STREAM_CONTENTS, (int)weft_self->slot))
         return false;
     if (!weft_stream_fits(stream, room)) return false;
-    memcpy(stream->next, weft_self->hashing->kept, n);
-    memset(stream->next + n, 0, room - n);
+    memcpy(stream->next, weft_self->hashing->kept, byte_count);
+    memset(stream->next + byte_count, 0, room - byte_count);
     stream->next += room;
     weft_stream_publish(stream);
     return true;
@@ -285,7 +288,7 @@ void weft_record_hash(const struct weft_hash *hash, enum weft_hash_side side, st
                                                                .request = request,
                                                                .thread = (uint16_t)call.thread,
                                                                .side = (uint8_t)side,
-                                                               .kept = hash->kept && record_contents(hash->kept)};
+                                                               .kept = hash->kept && record_kept_contents(hash->kept)};
     stream->next += sizeof(struct weft_hashed);
     weft_stream_publish(stream);
 }
@@ -299,13 +302,13 @@ struct weft_moment weft_find_current_call(void) {
 
 /* Hash and record what a request has received, at its completion. `status`: tells the message's length; NULL: as long
  * as its buffers. */
-void weft_hash_received_message(struct weft_parts *parts, uint32_t request, const MPI_Status *status) {
-    if (!parts->active) return; /* a persistent one that was not started */
-    parts->active = false;
+void weft_hash_received_message(struct weft_request_buffers *buffers, uint32_t request, const MPI_Status *status) {
+    if (!buffers->active) return; /* a persistent one that was not started */
+    buffers->active = false;
     if (status && weft_is_status_cancelled(status)) return;
-    struct weft_hash hash = weft_hash_buffers(parts->each, parts->n, false,
-                                              status ? weft_read_status_bytes(status) : UINT64_MAX, parts->keep);
-    weft_record_hash(&hash, WEFT_HASH_RECEIVED, parts->at, request);
+    struct weft_hash hash = weft_hash_buffers(buffers->each, buffers->n, false,
+                                              status ? weft_read_status_bytes(status) : UINT64_MAX, buffers->keep);
+    weft_record_hash(&hash, WEFT_HASH_RECEIVED, buffers->at, request);
 }
 
 /* Begin to hash messages if the run asks for it. */

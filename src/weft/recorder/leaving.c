@@ -69,8 +69,8 @@ static struct {
     Object *none, *function_type, *long_type, *unicode_type, **system_exit;
 } py;
 
-static bool there; /* all of it was found */
-static bool told_exception;
+static bool is_python_known; /* all of it was found */
+static bool is_exception_recorded;
 
 /* Look up the functions of Python's C interface in this process; return false if it has not all of them. */
 static bool find_python_functions(void) {
@@ -132,15 +132,15 @@ static Object *record_exception(Object *self, Object *arguments) {
     Object *frames = py.PyTuple_GetItem(arguments, 4);
     for (int i = 0; i < 4; i++)
         if (!frames || !(words[i] = py.PyBytes_AsString(py.PyTuple_GetItem(arguments, i)))) return NULL;
-    struct weft_told ending = {.kind = WEFT_ENDING_EXCEPTION,
-                               .name = words[0],
-                               .text = words[1],
-                               .traceback = words[2],
-                               .who = words[3],
-                               .python = py.PyBytes_AsString(frames),
-                               .python_bytes = (size_t)py.PyBytes_Size(frames)};
+    struct weft_ending_report ending = {.kind = WEFT_ENDING_EXCEPTION,
+                                        .name = words[0],
+                                        .text = words[1],
+                                        .traceback = words[2],
+                                        .who = words[3],
+                                        .python = py.PyBytes_AsString(frames),
+                                        .python_bytes = (size_t)py.PyBytes_Size(frames)};
     if (weft_can_record_ending()) weft_record_ending(&ending);
-    if (!*words[3]) told_exception = true;
+    if (!*words[3]) is_exception_recorded = true;
     return return_none();
 }
 
@@ -159,8 +159,8 @@ static Object *find_leaving_globals(void) {
     return dictionary = made;
 }
 
-/* Call a function of leaving.py by its name. An exception that is under way stays, one of the function's is dropped.
- * Needs the GIL. */
+/* Call a function of leaving.py by its name. An exception that the program has raised stays, one of the function's is
+ * dropped. Needs the GIL. */
 static void call_leaving_function(const char *name, Object *argument) {
     Object *under_way[3];
     int depth = weft_depth;
@@ -189,7 +189,7 @@ static bool has_any_exception(void) {
 
 /* Record a Python exception that is on its way to ending the process, if this thread holds the GIL. */
 void weft_record_uncaught_exception(void) {
-    if (there && py.Py_IsInitialized() && py.PyGILState_Check() == 1 && has_any_exception())
+    if (is_python_known && py.Py_IsInitialized() && py.PyGILState_Check() == 1 && has_any_exception())
         call_leaving_function("uncaught", NULL);
 }
 
@@ -200,7 +200,7 @@ static struct {
     char text[1024];
     uint8_t *frames;
     size_t bytes;
-} last;
+} system_exit;
 
 /* Return the exit status for the value of a SystemExit. A value that is no number goes into `text`, and the status is
  * 1. */
@@ -231,25 +231,25 @@ static WEFT_COLD void remember_system_exit(Object *value) {
     for (uint32_t i = 0; i < frame_count && !text.overflow; i++)
         written_count += weft_write_python_frame(&text, &places[i]);
     space[0] = (uint8_t)written_count;
-    free(last.frames);
-    last.frames = space;
-    last.bytes = text.overflow ? 0 : (size_t)(text.p - space);
-    last.status = find_exit_status(value, last.text, sizeof last.text);
-    last.raised = true;
+    free(system_exit.frames);
+    system_exit.frames = space;
+    system_exit.bytes = text.overflow ? 0 : (size_t)(text.p - space);
+    system_exit.status = find_exit_status(value, system_exit.text, sizeof system_exit.text);
+    system_exit.raised = true;
 }
 
 /* Record an exit that SystemExit has caused, with the line that raised it. Return whether the ending is recorded, here
  * or before. */
-bool weft_record_python_exit(int status, struct weft_told *unused) {
-    if (told_exception && status == 1) return true; /* said already */
-    if (!last.raised || last.status != (status & 0xff) || !last.bytes) return false;
-    struct weft_told exited = {.kind = WEFT_ENDING_EXIT,
-                               .code = status,
-                               .detail = WEFT_EXIT_PYTHON,
-                               .name = "sys.exit",
-                               .text = last.text,
-                               .python = last.frames,
-                               .python_bytes = last.bytes};
+bool weft_record_python_exit(int status, struct weft_ending_report *unused) {
+    if (is_exception_recorded && status == 1) return true; /* said already */
+    if (!system_exit.raised || system_exit.status != (status & 0xff) || !system_exit.bytes) return false;
+    struct weft_ending_report exited = {.kind = WEFT_ENDING_EXIT,
+                                        .code = status,
+                                        .detail = WEFT_EXIT_PYTHON,
+                                        .name = "sys.exit",
+                                        .text = system_exit.text,
+                                        .python = system_exit.frames,
+                                        .python_bytes = system_exit.bytes};
     (void)unused;
     weft_record_ending(&exited);
     return true;
@@ -276,7 +276,7 @@ static int remember_and_init(Object *self, Object *arguments, Object *words) {
 /* Stand before SystemExit's destructor: note whether nobody caught it. One that was caught goes while a frame of the
  * program runs; where none does, it has come through all of them. */
 static void note_uncaught_and_dealloc(Object *self) {
-    if (last.raised && gettid() == weft_pid && !py.PyEval_GetFrame()) last.uncaught = true;
+    if (system_exit.raised && gettid() == weft_pid && !py.PyEval_GetFrame()) system_exit.uncaught = true;
     real_dealloc(self);
 }
 
@@ -330,9 +330,9 @@ static Object *record_at_python_exit(Object *self, Object *unused) {
     weft_record_uncaught_exception();
     weft_leaving = 1;
     /* Py_Exit is on the stack for one that somebody still holds, too: up to 3.13, without `python -m`. */
-    if (weft_can_record_ending() && !told_exception && last.raised &&
-        (last.uncaught || weft_is_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))))
-        weft_record_coming_exit(last.status);
+    if (weft_can_record_ending() && !is_exception_recorded && system_exit.raised &&
+        (system_exit.uncaught || weft_is_called_by(dlsym(RTLD_DEFAULT, "Py_Exit"))))
+        weft_record_coming_exit(system_exit.status);
     return return_none();
 }
 
@@ -361,12 +361,12 @@ static void register_exit_function(void) {
 
 /* Begin to watch how a Python program ends, at MPI's initialisation; do nothing in other programs. */
 void weft_begin_watching_python_exit(void) {
-    if (there || !find_python_functions() || !py.Py_IsInitialized()) return;
+    if (is_python_known || !find_python_functions() || !py.Py_IsInitialized()) return;
     int state = py.PyGILState_Ensure(), depth = weft_depth;
     weft_depth = 1;
     Object *under_way[3];
     py.PyErr_Fetch(&under_way[0], &under_way[1], &under_way[2]);
-    there = true;
+    is_python_known = true;
     register_exit_function();
     if (!strncmp(py.Py_GetVersion(), "3.", 2) && !strstr(py.Py_GetVersion(), "free-threading")) insert_python_hooks();
     Object *modules = py.PySys_GetObject("modules");

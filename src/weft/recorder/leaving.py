@@ -51,6 +51,9 @@ def _encode_frames(traceback: "TracebackType | None") -> bytes:
 
 
 def _name(kind: type) -> str:
+    """Return the name of an exception's class, with its module unless that is the program itself or
+    Python's builtins.
+    """
     return (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )
@@ -65,7 +68,9 @@ def _text_of(error: BaseException) -> str:
 
 
 def _record_exception(error: BaseException, traceback: "TracebackType | None", who: str) -> None:
-    """Record an exception that nobody caught, once."""
+    """Record an exception that nobody caught; a second time it is left out. `who`: the thread or task that it ended, ""
+    for the program.
+    """
     if id(error) in _told:
         return
     _told.add(id(error))

@@ -269,8 +269,7 @@ static size_t find_arena_state_size(uintptr_t arena, size_t written) {
  * if there is none. */
 static bool find_block_in_arena(uintptr_t address, struct weft_block *block) {
     uintptr_t heap = address & ~(uintptr_t)(ARENA - 1);
-    const struct region *mapping =
-        find_known_mapping(heap); /* what is written of it may have grown since they were read */
+    const struct region *mapping = find_known_mapping(heap); /* its bounds may have grown since they were read */
     if (!mapping || !mapping->anonymous || address < heap + ARENA_HEAD) return false;
     size_t info[2], written[2];
     if (!read_chunk_head(heap, info) || !read_chunk_head(heap + HEAD, written)) return false;
@@ -319,8 +318,8 @@ void weft_note_buffer_for_lookup(const void *buffer) {
         thread->buffers[thread->met++] = (uintptr_t)buffer;
 }
 
-/* Record the blocks that hold the buffers of the thread's call: u thread slot, u ticks before the call, u n, n (u
- * address, u first byte of its block, u bytes) */
+/* Record the blocks that hold the buffers of the thread's call: its thread slot, the ticks before the call, how many
+ * there are, and for each the buffer's address, its block's first byte and the block's bytes. */
 static void record_blocks(struct weft_thread *thread) {
     uint8_t payload[64 + 32 * MET];
     struct weft_block blocks[MET];
@@ -343,7 +342,7 @@ static void record_blocks(struct weft_thread *thread) {
 
 /* Do what only few calls need before they are made: compare the call with a replay's plan, and look up the blocks
  * behind new buffers. */
-void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) {
+void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft_event *event) {
     if (weft_replaying) weft_check_call_against_plan(thread, event);
     if (!thread->fresh) return;
     weft_note_buffer_for_lookup((const void *)(uintptr_t)event->buffer);
@@ -376,8 +375,8 @@ void weft_look_up_buffer_if_few_lookups(struct weft_thread *thread, const struct
     if (!thread->fresh) weft_look_up_buffers_at_next_call(thread);
 }
 
-/* Record where the frames of a call's callers end: u site, u an address below the frame of the call's function, u n, n
- * u how far above it the frames of that function, of its caller and so on end */
+/* Record where the frames of a call's callers end: the call site, an address below the frame of the call's function,
+ * how many callers there are, and for each how far above that address its frame ends, from that function's on. */
 void weft_record_caller_frames(const struct weft_site_cached *site) {
     uint8_t payload[64 + 10 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
@@ -410,8 +409,8 @@ void weft_begin_window_block_watch(MPI_Win window, const void *base, int64_t siz
     pthread_mutex_unlock(&lock);
 }
 
-/* Before a window is freed, record that its memory was given back before, if it was: u window, u thread slot, u ticks
- * before the call that frees the window */
+/* Before a window is freed, record if its memory was given back before: the window, the thread slot, and the ticks
+ * before the call that frees the window (`enter`). */
 void weft_check_window_block(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter) {
     uint8_t payload[64];
     struct weft_block block_now = {0};

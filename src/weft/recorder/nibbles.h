@@ -4,7 +4,7 @@
 
 #include "calls.h"
 
-/* Write half a byte into the stream of outcomes. */
+/* Write half a byte into the stream of outcomes; its `used` counts these nibbles. */
 WEFT_INLINE void write_nibble(struct weft_thread *thread, unsigned value) {
     struct weft_stream *stream = &thread->outcomes;
     uint64_t nibbles = *stream->used;

@@ -41,30 +41,30 @@ static struct table {
 /* One thread alone takes no lock, as an atomic operation costs as much as the rest of a look-up: it only says that it
  * is inside. Before a second thread comes, weft_begin_locking_objects() makes the flag's value known to all (membarrier, the
  * slow side of an asymmetric Dekker lock) and waits until the first one is outside. */
-static volatile bool shared, inside;
-static __thread bool alone;
+static volatile bool is_locking, is_first_thread_inside;
+static __thread bool is_inside_unlocked;
 
-/* Lock the table of handles of one class, to be unlocked by unlock_table. As long as one thread alone calls MPI it
+/* Lock the table of handles of one class, to be unlocked by unlock_handle_table. As long as one thread alone calls MPI it
  * takes no lock, and only says that it is inside. */
-static inline void lock_table(struct table *table) {
-    if (LIKELY(!shared)) {
-        inside = true;
+static inline void lock_handle_table(struct table *table) {
+    if (LIKELY(!is_locking)) {
+        is_first_thread_inside = true;
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (LIKELY(!shared)) {
-            alone = true;
+        if (LIKELY(!is_locking)) {
+            is_inside_unlocked = true;
             return;
         }
-        inside = false;
+        is_first_thread_inside = false;
     }
     while (__atomic_test_and_set(&table->busy, __ATOMIC_ACQUIRE)) {
     }
 }
 
-/* Unlock a table of handles that lock_table has locked. */
-static inline void unlock_table(struct table *table) {
-    if (LIKELY(alone)) {
-        alone = false;
-        __atomic_store_n(&inside, false, __ATOMIC_RELEASE);
+/* Unlock a table of handles that lock_handle_table has locked. */
+static inline void unlock_handle_table(struct table *table) {
+    if (LIKELY(is_inside_unlocked)) {
+        is_inside_unlocked = false;
+        __atomic_store_n(&is_first_thread_inside, false, __ATOMIC_RELEASE);
     } else {
         __atomic_clear(&table->busy, __ATOMIC_RELEASE);
     }
@@ -76,15 +76,15 @@ static bool call_membarrier(int command) { return syscall(SYS_membarrier, comman
 /* Let all threads use real locks for the tables of handles from now on, and wait until the first thread is outside.
  * Called before a second thread calls MPI. */
 void weft_begin_locking_objects(void) {
-    shared = true;
+    is_locking = true;
     if (call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
-        while (__atomic_load_n(&inside, __ATOMIC_ACQUIRE)) sched_yield();
+        while (__atomic_load_n(&is_first_thread_inside, __ATOMIC_ACQUIRE)) sched_yield();
 }
 
 static inline size_t hash_handle(uintptr_t handle) { return (size_t)((handle * 0x9e3779b97f4a7c15u) >> 20); }
 
 /* Return the entry of a handle, NULL if the table has none. Needs the table's lock. */
-static inline struct entry *find_entry(struct table *table, uintptr_t handle) {
+static inline struct entry *find_handle_entry(struct table *table, uintptr_t handle) {
     if (!table->capacity) return NULL;
     for (size_t index = hash_handle(handle) & (table->capacity - 1);; index = (index + 1) & (table->capacity - 1)) {
         struct entry *entry = &table->entries[index];
@@ -95,7 +95,7 @@ static inline struct entry *find_entry(struct table *table, uintptr_t handle) {
 
 /* Make a table of handles larger, without the entries that were deleted; return false without memory. Needs the table's
  * lock. */
-static WEFT_COLD bool enlarge_table(struct table *table) {
+static WEFT_COLD bool enlarge_handle_table(struct table *table) {
     size_t full = 0;
     for (size_t i = 0; i < table->capacity; i++) full += table->entries[i].state == FULL;
     size_t capacity = 256;
@@ -116,10 +116,10 @@ static WEFT_COLD bool enlarge_table(struct table *table) {
 }
 
 /* Return the entry of a handle, a new one (id 0) if the table has none; NULL without memory. Needs the table's lock. */
-static struct entry *find_or_make_entry(struct table *table, uintptr_t handle) {
-    struct entry *entry = find_entry(table, handle);
+static struct entry *find_or_make_handle_entry(struct table *table, uintptr_t handle) {
+    struct entry *entry = find_handle_entry(table, handle);
     if (entry) return entry;
-    if (table->filled * 2 >= table->capacity && !enlarge_table(table)) return NULL;
+    if (table->filled * 2 >= table->capacity && !enlarge_handle_table(table)) return NULL;
     size_t index = hash_handle(handle) & (table->capacity - 1);
     while (table->entries[index].state == FULL) index = (index + 1) & (table->capacity - 1);
     entry = &table->entries[index];
@@ -132,17 +132,17 @@ static struct entry *find_or_make_entry(struct table *table, uintptr_t handle) {
  * one's id stays. */
 static void enter_predefined_handle(int class, uintptr_t handle, uint32_t id) {
     struct table *table = &tables[class];
-    struct entry *entry = find_entry(table, handle);
+    struct entry *entry = find_handle_entry(table, handle);
     if (entry) return; /* one handle under two names (MPI_LONG_LONG and MPI_LONG_LONG_INT): the first one stays */
-    if ((entry = find_or_make_entry(table, handle))) entry->id = id;
+    if ((entry = find_or_make_handle_entry(table, handle))) entry->id = id;
 }
 
 /* Return the id of the object that a handle names, by the table of its class, and put it into the thread's cache. A
  * handle that no recorded call made gets a new id; 0 without memory. */
 uint32_t weft_find_object_id_in_table(struct weft_thread *thread, int class, uintptr_t handle) {
     struct table *table = &tables[class];
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, handle);
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, handle);
     uint32_t id = 0;
     if (entry) {
         /* A handle that no recorded call made: its object stays without a definition. */
@@ -151,7 +151,7 @@ uint32_t weft_find_object_id_in_table(struct weft_thread *thread, int class, uin
         thread->caches[class][hash_handle(handle) % WEFT_CACHED] =
             (struct weft_cached){.handle = handle, .id = id, .generation = table->generation};
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     return id;
 }
 
@@ -169,8 +169,8 @@ static bool has_counted_references(int class) {
     return class == WEFT_CLASS_GROUP || class == WEFT_CLASS_DATATYPE || class == WEFT_CLASS_ERRHANDLER;
 }
 
-/* Keep what a handle names now beneath what a call makes it name: one more reference to the object was made. Needs the
- * table's lock. */
+/* Keep what a handle names beneath what it is to name from now on, as a call has made one more reference to an object.
+ * Needs the table's lock. */
 static void push_reference(struct entry *entry) {
     struct reference *under = malloc(sizeof *under);
     if (!under) return;
@@ -192,10 +192,10 @@ static bool pop_reference(struct entry *entry) {
 
 /* Return the id of a handle that a call has made: a new one, or the fixed one if the object is predefined; 0 without
  * memory. `extra`: what is known of the object. */
-static uint32_t assign_id(int class, uintptr_t handle, void *extra) {
+static uint32_t assign_id_to_handle(int class, uintptr_t handle, void *extra) {
     struct table *table = &tables[class];
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, handle);
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, handle);
     uint32_t id = 0;
     if (entry) {
         if (entry->id && entry->id < WEFT_ID_DYNAMIC)
@@ -207,19 +207,19 @@ static uint32_t assign_id(int class, uintptr_t handle, void *extra) {
             entry->extra = extra;
         }
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     return id;
 }
 
 /* Return the id of a handle that a call has made, which names a new object from now on. */
-uint32_t weft_assign_object_id(int class, uintptr_t handle) { return assign_id(class, handle, NULL); }
+uint32_t weft_assign_object_id(int class, uintptr_t handle) { return assign_id_to_handle(class, handle, NULL); }
 
 /* Forget an object that a call has freed, if the handle still names it. */
 void weft_forget_object(int class, uintptr_t handle, uint32_t id) {
     struct table *table = &tables[class];
     if (id < WEFT_ID_DYNAMIC) return;
-    lock_table(table);
-    struct entry *entry = find_entry(table, handle);
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, handle);
     if (entry && entry->id == id) {
         if (!pop_reference(entry)) {
             entry->state = GONE;
@@ -228,7 +228,7 @@ void weft_forget_object(int class, uintptr_t handle, uint32_t id) {
         }
         table->generation++;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
 }
 
 #define H(x) ((uintptr_t)(x))
@@ -238,14 +238,14 @@ void weft_enter_predefined_objects(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++)
         if (!tables[c].next_id) tables[c].next_id = WEFT_ID_DYNAMIC;
     if (!call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
-        shared = true; /* an old kernel: with locks throughout */
+        is_locking = true; /* an old kernel: with locks throughout */
 #include "predefined.h"
 }
 
 /* Unlock all tables of handles in a child of fork(), whose other threads are gone. */
 void weft_reset_object_locks(void) {
     for (int c = 0; c < WEFT_CLASS_END; c++) tables[c].busy = 0;
-    inside = alone = false;
+    is_first_thread_inside = is_inside_unlocked = false;
 }
 
 /* ---- groups of processes, as runs of world ranks ---- */
@@ -253,11 +253,11 @@ enum { FOREIGN = 64 };
 static struct {
     MPI_Group group;
     uint32_t world;
-} foreign[FOREIGN];
-static int foreign_count;
+} spawned_groups[FOREIGN];
+static int spawned_group_count;
 static MPI_Group world_group;
 static bool world_known;
-static pthread_mutex_t foreign_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t spawned_groups_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct runs {
     struct weft_text text;
@@ -320,17 +320,17 @@ static WEFT_ASKS void write_group_members(struct weft_text *text, MPI_Group grou
         ranks[i] = i;
         places[i] = -1;
     }
-    pthread_mutex_lock(&foreign_lock);
-    for (int f = -1; f < foreign_count; f++) {
-        MPI_Group known = f < 0 ? world_group : foreign[f].group;
+    pthread_mutex_lock(&spawned_groups_lock);
+    for (int f = -1; f < spawned_group_count; f++) {
+        MPI_Group known = f < 0 ? world_group : spawned_groups[f].group;
         if ((f < 0 && !world_known) ||
             REAL(MPI_Group_translate_ranks)(group, n, ranks, known, translated) != MPI_SUCCESS)
             continue;
         for (int i = 0; i < n; i++)
             if (places[i] < 0 && translated[i] != MPI_UNDEFINED)
-                places[i] = ((int64_t)(f < 0 ? 0 : foreign[f].world) << 32) | (uint32_t)translated[i];
+                places[i] = ((int64_t)(f < 0 ? 0 : spawned_groups[f].world) << 32) | (uint32_t)translated[i];
     }
-    pthread_mutex_unlock(&foreign_lock);
+    pthread_mutex_unlock(&spawned_groups_lock);
     for (int i = 0; i < n; i++) {
         if (places[i] < 0) add_rank_to_run(&runs, WEFT_WORLD_UNKNOWN, 0);
         else add_rank_to_run(&runs, places[i] >> 32, places[i] & 0xffffffff);
@@ -351,12 +351,12 @@ done:
 
 /* Note that the members of a group are the processes of another world, number `world`. */
 static void add_spawned_group(MPI_Group group, uint32_t world) {
-    pthread_mutex_lock(&foreign_lock);
-    if (foreign_count < FOREIGN) {
-        foreign[foreign_count].group = group;
-        foreign[foreign_count++].world = world;
+    pthread_mutex_lock(&spawned_groups_lock);
+    if (spawned_group_count < FOREIGN) {
+        spawned_groups[spawned_group_count].group = group;
+        spawned_groups[spawned_group_count++].world = world;
     }
-    pthread_mutex_unlock(&foreign_lock);
+    pthread_mutex_unlock(&spawned_groups_lock);
 }
 
 /* A definition of a size that is known only by its group: bounded by 48 bytes a member. */
@@ -385,10 +385,10 @@ static void end_definition(struct definition *definition, int type) {
 /* Return what is known of a communicator, NULL for one that no recorded call made. The result is never freed. */
 struct weft_comm *weft_find_comm(MPI_Comm comm) {
     struct table *table = &tables[WEFT_CLASS_COMM];
-    lock_table(table);
-    struct entry *entry = find_entry(table, H(comm));
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, H(comm));
     struct weft_comm *facts = entry ? entry->extra : NULL;
-    unlock_table(table);
+    unlock_handle_table(table);
     return facts;
 }
 
@@ -463,16 +463,16 @@ static WEFT_ASKS void record_comm_definition(uint32_t id, MPI_Comm comm, uint32_
     if (local != MPI_GROUP_NULL) REAL(MPI_Group_free)(&local);
     if (remote != MPI_GROUP_NULL) REAL(MPI_Group_free)(&remote);
     struct table *table = &tables[WEFT_CLASS_COMM];
-    lock_table(table);
-    struct entry *entry = find_entry(table, H(comm));
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, H(comm));
     if (entry && entry->id == id) entry->extra = facts;
     else free(facts);
-    unlock_table(table);
+    unlock_handle_table(table);
 }
 
 /* Return which creation on the parent this is, from 0 on, and count it. Calls that only a group takes part in are
  * counted by group and tag (`group_key`), as the parent's other members know nothing of them. */
-static uint32_t count_creation(struct weft_comm *parent, uint64_t group_key) {
+static uint32_t count_comm_creation(struct weft_comm *parent, uint64_t group_key) {
     if (!parent) return 0;
     if (!group_key) return parent->children++;
     for (struct weft_group_made *counter = parent->made; counter; counter = counter->next)
@@ -485,40 +485,40 @@ static uint32_t count_creation(struct weft_comm *parent, uint64_t group_key) {
 }
 
 /* Define a communicator that a call has made. MPI_COMM_NULL still counts as a creation on the parent. `key`:
- * distinguishes communicators made at one call by different members; `group_key`: as in count_creation. */
-void weft_define_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key) {
+ * distinguishes communicators made at one call by different members; `group_key`: as in count_comm_creation. */
+void weft_define_comm(uint16_t function, MPI_Comm parent, MPI_Comm new_comm, const char *key, uint64_t group_key) {
     struct weft_comm *from = parent == MPI_COMM_NULL ? NULL : weft_find_comm(parent);
-    uint32_t ordinal = count_creation(from, group_key);
-    if (made == MPI_COMM_NULL) return;
-    uint32_t id = weft_assign_object_id(WEFT_CLASS_COMM, H(made));
-    if (id >= WEFT_ID_DYNAMIC) record_comm_definition(id, made, from ? from->id : 0, function, ordinal, key);
+    uint32_t ordinal = count_comm_creation(from, group_key);
+    if (new_comm == MPI_COMM_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_COMM, H(new_comm));
+    if (id >= WEFT_ID_DYNAMIC) record_comm_definition(id, new_comm, from ? from->id : 0, function, ordinal, key);
 }
 
 /* Give a communicator that a nonblocking call makes its id and number at the call; it is defined when the request
- * completes. */
-void weft_promise_comm_id(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made) {
+ * completes. `handle`: where its handle will appear. */
+void weft_promise_comm_id(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *handle) {
     struct weft_comm *from = weft_find_comm(parent);
     struct table *table = &tables[WEFT_CLASS_COMM];
-    lock_table(table);
+    lock_handle_table(table);
     pending->made_id = table->next_id++;
-    unlock_table(table);
-    pending->made = made;
+    unlock_handle_table(table);
+    pending->made = handle;
     pending->parent_id = from ? from->id : 0;
-    pending->ordinal = count_creation(from, 0);
+    pending->ordinal = count_comm_creation(from, 0);
 }
 
 /* Define a communicator whose request is complete, with the id that was promised for it. */
 static WEFT_COLD void define_promised_comm(const struct weft_pending *pending) {
     struct table *table = &tables[WEFT_CLASS_COMM];
     if (*pending->made == MPI_COMM_NULL) return;
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, H(*pending->made));
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, H(*pending->made));
     if (entry) {
         if (entry->id) table->generation++;
         entry->id = pending->made_id;
         entry->extra = NULL;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     char key[16]; /* ranks may complete two of them in different orders, but they call them in one */
     snprintf(key, sizeof key, "%u", pending->ordinal);
     if (entry)
@@ -576,7 +576,7 @@ WEFT_ASKS void weft_define_spawned_world(MPI_Comm intercomm) {
     if (REAL(MPI_Comm_test_inter)(intercomm, &inter) != MPI_SUCCESS || !inter) return;
     if (REAL(MPI_Comm_remote_group)(intercomm, &remote) != MPI_SUCCESS) return;
     REAL(MPI_Group_size)(remote, &size);
-    uint32_t world = (uint32_t)foreign_count + 1;
+    uint32_t world = (uint32_t)spawned_group_count + 1;
     add_spawned_group(remote, world);
     struct definition definition = begin_definition(128);
     weft_write_unsigned(&definition.text, world);
@@ -593,14 +593,14 @@ WEFT_ASKS void weft_define_spawned_world(MPI_Comm intercomm) {
 
 /* ---- the other kinds ---- */
 /* Define a group that a call has made, with its members. */
-WEFT_ASKS void weft_define_group(MPI_Group made) {
-    if (made == MPI_GROUP_NULL) return;
-    uint32_t id = weft_assign_object_id(WEFT_CLASS_GROUP, H(made));
+WEFT_ASKS void weft_define_group(MPI_Group group) {
+    if (group == MPI_GROUP_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_GROUP, H(group));
     int size = 0;
-    if (id < WEFT_ID_DYNAMIC || REAL(MPI_Group_size)(made, &size) != MPI_SUCCESS) return;
+    if (id < WEFT_ID_DYNAMIC || REAL(MPI_Group_size)(group, &size) != MPI_SUCCESS) return;
     struct definition definition = begin_definition(64 + 48 * (size_t)size);
     weft_write_unsigned(&definition.text, id);
-    write_group_members(&definition.text, made);
+    write_group_members(&definition.text, group);
     end_definition(&definition, WEFT_DEF_GROUP);
 }
 
@@ -630,17 +630,18 @@ static int encode_combiner(int combiner) {
     }
 }
 
-/* Define a datatype that a call has made, with its size and extent and the arguments that it was made with. `of_types`:
- * the `n_of` types that the call was given, as Open MPI returns copies of them that no call of the program names. */
-WEFT_ASKS void weft_define_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
-    if (made == MPI_DATATYPE_NULL) return;
-    uint32_t id = weft_assign_object_id(WEFT_CLASS_DATATYPE, H(made));
+/* Define a datatype that a call has made, with its size and extent and the arguments that it was made with.
+ * `given_types`: the `given_count` types that the call was given, as Open MPI returns copies of them that no call of
+ * the program names. */
+WEFT_ASKS void weft_define_datatype(MPI_Datatype type, int64_t given_count, const MPI_Datatype *given_types) {
+    if (type == MPI_DATATYPE_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_DATATYPE, H(type));
     if (id < WEFT_ID_DYNAMIC) return;
     MPI_Count size = 0, lb = 0, extent = 0;
     struct weft_envelope envelope;
-    REAL(MPI_Type_size_x)(made, &size);
-    REAL(MPI_Type_get_extent_x)(made, &lb, &extent);
-    if (!weft_read_type_envelope(made, &envelope)) return;
+    REAL(MPI_Type_size_x)(type, &size);
+    REAL(MPI_Type_get_extent_x)(type, &lb, &extent);
+    if (!weft_read_type_envelope(type, &envelope)) return;
     int number = encode_combiner(envelope.combiner);
     if (number == 0 || envelope.ints + envelope.larges > 1 << 22)
         envelope.ints = envelope.larges = envelope.addresses = envelope.types = 0; /* huge: size and extent must do */
@@ -656,7 +657,7 @@ WEFT_ASKS void weft_define_datatype(MPI_Datatype made, int64_t n_of, const MPI_D
     MPI_Count *counts = (MPI_Count *)(addresses + envelope.addresses);
     MPI_Datatype *inner_types = (MPI_Datatype *)(counts + envelope.larges);
     int *ints = (int *)(inner_types + envelope.types);
-    if (argument_count && !weft_read_type_arguments(made, &envelope, ints, addresses, counts, inner_types))
+    if (argument_count && !weft_read_type_arguments(type, &envelope, ints, addresses, counts, inner_types))
         envelope.ints = envelope.larges = envelope.addresses = envelope.types = 0;
     weft_write_unsigned(&definition.text, id);
     weft_write_unsigned(&definition.text, (uint64_t)size);
@@ -670,7 +671,7 @@ WEFT_ASKS void weft_define_datatype(MPI_Datatype made, int64_t n_of, const MPI_D
     for (int64_t k = 0; k < envelope.addresses; k++) weft_write_signed(&definition.text, (int64_t)addresses[k]);
     weft_write_unsigned(&definition.text, (uint64_t)envelope.types);
     for (int64_t k = 0; k < envelope.types; k++) {
-        MPI_Datatype part = envelope.types == n_of ? of_types[k] : inner_types[k];
+        MPI_Datatype part = envelope.types == given_count ? given_types[k] : inner_types[k];
         weft_write_unsigned(&definition.text, weft_find_object_id_in_table(weft_self, WEFT_CLASS_DATATYPE, H(part)));
         weft_free_inner_type(&inner_types[k]);
     }
@@ -679,11 +680,11 @@ WEFT_ASKS void weft_define_datatype(MPI_Datatype made, int64_t n_of, const MPI_D
 }
 
 /* Define an operation for reductions that a call has made: whether it commutes. */
-WEFT_ASKS void weft_define_op(MPI_Op made) {
-    uint32_t id = weft_assign_object_id(WEFT_CLASS_OP, H(made));
+WEFT_ASKS void weft_define_op(MPI_Op op) {
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_OP, H(op));
     int commutes = 1;
     if (id < WEFT_ID_DYNAMIC) return;
-    REAL(MPI_Op_commutative)(made, &commutes);
+    REAL(MPI_Op_commutative)(op, &commutes);
     uint8_t payload[24];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     weft_write_unsigned(&text, id);
@@ -695,9 +696,9 @@ enum { FLAVOR_DYNAMIC = 2 };
 
 /* Define a window that a call has made, and begin to watch its memory. `flavor`: as in format.h; `unit`: the
  * displacement unit. */
-void weft_define_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
-    if (made == MPI_WIN_NULL) return;
-    uint32_t id = weft_assign_object_id(WEFT_CLASS_WINDOW, H(made));
+void weft_define_window(MPI_Win window, MPI_Comm comm, int flavor, const void *base, int64_t size, int64_t unit) {
+    if (window == MPI_WIN_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_WINDOW, H(window));
     struct weft_comm *comm_facts = weft_find_comm(comm);
     struct definition definition = begin_definition(128);
     weft_write_unsigned(&definition.text, id);
@@ -708,15 +709,16 @@ void weft_define_window(MPI_Win made, MPI_Comm comm, int flavor, const void *bas
     weft_write_unsigned(&definition.text, (uint64_t)unit);
     weft_write_unsigned(&definition.text, comm_facts ? comm_facts->windows++ : 0);
     end_definition(&definition, WEFT_DEF_WINDOW);
-    if (UNLIKELY(weft_accessing)) weft_watch_window_memory(made, id, comm, flavor, base, size, unit);
-    if (flavor == 0) weft_begin_window_block_watch(made, base, size);
-    if (flavor < FLAVOR_DYNAMIC) weft_begin_window_copies(made, id, base, size); /* shared ones have stores of others */
+    if (UNLIKELY(weft_accessing)) weft_watch_window_memory(window, id, comm, flavor, base, size, unit);
+    if (flavor == 0) weft_begin_window_block_watch(window, base, size);
+    if (flavor < FLAVOR_DYNAMIC)
+        weft_begin_window_copies(window, id, base, size); /* shared ones have stores of others */
 }
 
 /* Define a file that a call has opened, with its name. */
-void weft_define_file(MPI_File made, MPI_Comm comm, int amode, const char *name) {
-    if (made == MPI_FILE_NULL) return;
-    uint32_t id = weft_assign_object_id(WEFT_CLASS_FILE, H(made));
+void weft_define_file(MPI_File file, MPI_Comm comm, int amode, const char *name) {
+    if (file == MPI_FILE_NULL) return;
+    uint32_t id = weft_assign_object_id(WEFT_CLASS_FILE, H(file));
     struct weft_comm *comm_facts = weft_find_comm(comm);
     size_t length = name ? strnlen(name, 4096) : 0;
     struct definition definition = begin_definition(128 + length);
@@ -748,8 +750,8 @@ enum { PLACES = 1024 };
 static struct weft_pending *places[PLACES]; /* those that may share a handle, by place, newest first */
 
 /* Return the head of the list of pending operations for the variable that a request was put into (its place). */
-static inline struct weft_pending **find_place_bucket(const MPI_Request *find_or_make_entry) {
-    return &places[hash_handle((uintptr_t)find_or_make_entry) & (PLACES - 1)];
+static inline struct weft_pending **find_place_bucket(const MPI_Request *place) {
+    return &places[hash_handle((uintptr_t)place) & (PLACES - 1)];
 }
 
 /* Return the pending operation whose request the call put into the variable `place`, NULL if the variable holds another
@@ -780,8 +782,8 @@ static void drop_pending(struct weft_pending *pending) {
  * copied). 0 without memory. */
 uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pending) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, H(request));
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, H(request));
     uint32_t id = 0;
     struct weft_pending *kept = NULL;
     if (entry && entry->id == WEFT_ID_NULL) id = entry->id;
@@ -828,15 +830,15 @@ uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pendin
         free(pending->seen);
         free(pending->blocks);
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     if (UNLIKELY(weft_accessing | weft_hashing) && kept) kept->parts = weft_take_request_buffers(id, kept->persistent);
     return id;
 }
 
-/* Return which of the pending operations that share a handle a call names: the one whose request was put into
- * `place`, else the first one that this thread made and that this stamp has not got yet, else the first such of any
- * thread. `stamp`: the same for all requests of a call, 0 for a call that names one. Set `guessed` if another one
- * may be meant. */
+/* Return which of the pending operations that share a handle a call names: the one whose request was put into the
+ * variable `place`, else the first one that this thread made and the call does not have yet, else the first that it
+ * does not have. `stamp`: a number of the call if it names several requests, else 0. Set `guessed` if another one may
+ * be meant. */
 static struct weft_pending *choose_pending(struct weft_pending *head, const MPI_Request *place, uint64_t stamp,
                                            bool *guessed) {
     *guessed = head && head->id <= head->doubt;
@@ -858,19 +860,20 @@ static struct weft_pending *choose_pending(struct weft_pending *head, const MPI_
 }
 
 /* Return the id of a request that a call names, which fields of its status have a meaning, and whether it is a guess.
- * `place`: the variable that holds it, NULL if not known. `stamp`: as in choose_pending. */
-struct weft_found weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp) {
+ * `place`: the variable that holds it, NULL if not known. `stamp`: a number of the call if it names several requests,
+ * else 0. */
+struct weft_found_request weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
-    struct weft_found found = {.status = WEFT_STATUS_NOTHING};
-    lock_table(table);
-    struct entry *entry = find_or_make_entry(table, H(request));
+    struct weft_found_request found = {.status = WEFT_STATUS_NOTHING};
+    lock_handle_table(table);
+    struct entry *entry = find_or_make_handle_entry(table, H(request));
     if (entry) {
         const struct weft_pending *pending = choose_pending(entry->extra, place, stamp, &found.guessed);
         if (UNLIKELY(pending && pending->seen)) weft_copy_buffer_before_completion(pending);
         found.id = pending ? pending->id : entry->id ? entry->id : (entry->id = table->next_id++);
         found.status = pending ? pending->status : found.id == WEFT_ID_NULL ? WEFT_STATUS_NOTHING : WEFT_STATUS_MESSAGE;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
     return found;
 }
 
@@ -878,21 +881,21 @@ struct weft_found weft_find_request(MPI_Request request, const MPI_Request *plac
  * not matter which is which. */
 WEFT_GIVEN void weft_clear_guesses_if_all_named(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
-    lock_table(table);
+    lock_handle_table(table);
     MPI_Request handle = MPI_REQUEST_NULL;
     bool all = false;
     for (int64_t i = 0; i < n; i++) {
         if (!guessed[i]) continue;
         if (requests[i] != handle) {
             handle = requests[i];
-            const struct entry *entry = find_entry(table, H(handle));
+            const struct entry *entry = find_handle_entry(table, H(handle));
             const struct weft_pending *pending = entry ? entry->extra : NULL;
             all = pending && pending->last->id > pending->doubt;
             for (; pending && all; pending = pending->next) all = pending->given == stamp;
         }
         guessed[i] = !all;
     }
-    unlock_table(table);
+    unlock_handle_table(table);
 }
 
 /* Return a number that no other call of the process has, for weft_find_request. */
@@ -906,11 +909,11 @@ uint32_t weft_find_request_id(MPI_Request request, const MPI_Request *place) {
 /* Note that a persistent request is started: its buffer is watched from here on. */
 void weft_restart_request(MPI_Request request) {
     struct table *table = &tables[WEFT_CLASS_REQUEST];
-    lock_table(table);
-    struct entry *entry = find_entry(table, H(request));
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, H(request));
     struct weft_pending *pending = entry ? entry->extra : NULL;
     bool watched = pending && pending->persistent && pending->bytes;
-    unlock_table(table);
+    unlock_handle_table(table);
     if (UNLIKELY(weft_accessing | weft_hashing) && pending && pending->parts)
         weft_hold_request_buffers(pending->parts, pending->id);
     if (UNLIKELY(watched))
@@ -918,23 +921,24 @@ void weft_restart_request(MPI_Request request) {
 }
 
 /* End request `id` if a call has completed or freed it: `before` and `after` are its handle before and after the call,
- * `ended` is how the call went. Return its buffer if the program changed it while MPI had it, and whether the request
- * is a guess. */
-struct weft_done weft_end_request(uint32_t id, MPI_Request before, MPI_Request after, struct weft_ended ended) {
-    bool guessed = ended.guessed;
-    if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = NULL};
+ * `call_result` is how the call went. Return its buffer if the program changed it while MPI had it, and whether the
+ * request is a guess. */
+struct weft_request_end weft_end_request(uint32_t id, MPI_Request before, MPI_Request after,
+                                         struct weft_request_result call_result) {
+    bool guessed = call_result.guessed;
+    if (id < WEFT_ID_DYNAMIC) return (struct weft_request_end){.changed = NULL};
     if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_end_requested_access(weft_self, before);
     struct table *table = &tables[WEFT_CLASS_REQUEST];
     struct weft_pending done;
-    lock_table(table);
-    struct entry *entry = find_entry(table, H(before));
+    lock_handle_table(table);
+    struct entry *entry = find_handle_entry(table, H(before));
     struct weft_pending *pending = entry ? entry->extra : NULL, *previous = NULL;
     while (pending && pending->id != id) { /* another thread's new request may have the handle by now */
         previous = pending;
         pending = pending->next;
     }
     bool more = pending && (pending->made || pending->bytes || pending->awaited);
-    struct weft_done result = {.guessed = guessed};
+    struct weft_request_end result = {.guessed = guessed};
     if (UNLIKELY(more)) {
         done = *pending;
         if (pending->persistent && !pending->active)
@@ -944,8 +948,8 @@ struct weft_done weft_end_request(uint32_t id, MPI_Request before, MPI_Request a
         pending->active = false;
         if (after == MPI_REQUEST_NULL) pending->blocks = NULL; /* ours now */
     }
-    struct weft_parts *parts = UNLIKELY(weft_accessing | weft_hashing) && pending ? pending->parts : NULL;
-    bool arrived = parts && weft_hashing && ended.ok && !guessed;
+    struct weft_request_buffers *parts = UNLIKELY(weft_accessing | weft_hashing) && pending ? pending->parts : NULL;
+    bool arrived = parts && weft_hashing && call_result.ok && !guessed;
     if (UNLIKELY(parts)) {
         weft_release_request_buffers(parts);
         if (after == MPI_REQUEST_NULL) pending->parts = NULL; /* ours now */
@@ -973,13 +977,14 @@ struct weft_done weft_end_request(uint32_t id, MPI_Request before, MPI_Request a
         entry->state = GONE;
         entry->id = 0;
     }
-    unlock_table(table);
-    if (UNLIKELY(arrived)) weft_hash_received_message(parts, id, ended.status);
+    unlock_handle_table(table);
+    if (UNLIKELY(arrived)) weft_hash_received_message(parts, id, call_result.status);
     if (UNLIKELY(parts) && after == MPI_REQUEST_NULL) weft_free_request_buffers(parts);
     result.guessed = guessed;
     if (LIKELY(!more)) return result;
     if (done.made) define_promised_comm(&done);
-    if (done.awaited && ended.ok && !guessed && ended.status) weft_record_received_message(&done.call, ended.status);
+    if (done.awaited && call_result.ok && !guessed && call_result.status)
+        weft_record_received_message(&done.call, call_result.status);
     if (done.bytes && !done.seen && weft_has_buffer_changed(&done)) result.changed = done.buffer;
     if (guessed) result.changed = NULL;
     if (after == MPI_REQUEST_NULL) free(done.blocks);
@@ -998,10 +1003,10 @@ WEFT_GIVEN void weft_write_status(struct weft_text *text, const MPI_Status *stat
         return;
     }
     uint8_t *p = text->p;
-    bool has_counted_references = fields == WEFT_STATUS_COUNT;
-    *p++ = !has_counted_references && weft_is_status_cancelled(status) ? 2 : 1;
-    p = weft_put_z(p, has_counted_references ? WEFT_RANK_ANY_SOURCE : weft_encode_rank(status->MPI_SOURCE));
-    p = weft_put_z(p, has_counted_references ? WEFT_TAG_ANY : weft_encode_tag(status->MPI_TAG));
+    bool counted = fields == WEFT_STATUS_COUNT;
+    *p++ = !counted && weft_is_status_cancelled(status) ? 2 : 1;
+    p = weft_put_z(p, counted ? WEFT_RANK_ANY_SOURCE : weft_encode_rank(status->MPI_SOURCE));
+    p = weft_put_z(p, counted ? WEFT_TAG_ANY : weft_encode_tag(status->MPI_TAG));
     p = weft_put_u(p, weft_read_status_bytes(status));
     *p++ = 0;
     text->p = p;

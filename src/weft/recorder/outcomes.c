@@ -24,7 +24,7 @@ static void lock_wildcards(void) { while (__atomic_test_and_set(&wildcard_busy, 
 /* Unlock the list of receives of any source. */
 static void unlock_wildcards(void) { __atomic_clear(&wildcard_busy, __ATOMIC_RELEASE); }
 
-/* Note a receive of any source that a call has posted, or a persistent one that a call has made. */
+/* Note a pending receive of any source (a wildcard), or a persistent one that has been made and not started. */
 static void add_wildcard(MPI_Request request, bool persistent) {
     lock_wildcards();
     if (wildcard_count == wildcard_space) {
@@ -36,7 +36,8 @@ static void add_wildcard(MPI_Request request, bool persistent) {
         }
     }
     if (wildcard_count < wildcard_space)
-        wildcards[wildcard_count++] = (struct wildcard){.request = request, .persistent = persistent, .active = !persistent};
+        wildcards[wildcard_count++] =
+            (struct wildcard){.request = request, .persistent = persistent, .active = !persistent};
     wildcard_any = wildcard_count;
     unlock_wildcards();
 }
@@ -55,7 +56,7 @@ static void start_wildcard(MPI_Request request) {
 
 /* Return how many active receives of any source are older than the request; -1 if it is none itself. It is taken out of
  * the list or, if persistent and not `freed`, becomes inactive. */
-static int end_wildcard(MPI_Request request, bool freed) {
+static int end_wildcard_and_count_older(MPI_Request request, bool freed) {
     int older = 0, found = -1;
     lock_wildcards();
     for (int i = 0; i < wildcard_count; i++) {
@@ -96,22 +97,24 @@ static void write_received_source(struct weft_thread *thread, int older, const M
 static void write_completed_receive(struct weft_thread *thread, MPI_Request before, const MPI_Status *status) {
     if (UNLIKELY(weft_window_requests)) weft_end_requested_access(thread, before);
     if (LIKELY(!wildcard_any)) return;
-    int older = end_wildcard(before, false);
+    int older = end_wildcard_and_count_older(before, false);
     if (older >= 0) write_received_source(thread, older, status);
 }
 
+/* A status to read, also where the program wants none. */
 #define STATUS MPI_Status w_own, *w_status = status == MPI_STATUS_IGNORE ? &w_own : status
 
 /* ---- blocking receives and probes ---- */
+/* The body of a blocking receive: one of any source writes its source, a named one goes straight on to MPI. */
 #undef RECEIVE
-#define RECEIVE(name, type)                                                                                                \
+#define RECEIVE(name, type)                                                                                               \
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status) {              \
         if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(name)(buf, count, datatype, source, tag, comm, status);         \
         ENTER;                                                                                                            \
         if (!thread) return REAL(name)(buf, count, datatype, source, tag, comm, status);                                  \
         STATUS;                                                                                                           \
         int result = REAL(name)(buf, count, datatype, source, tag, comm, w_status);                                       \
-        if (result == MPI_SUCCESS) write_received_source(thread, count_active_wildcards(), w_status);                                      \
+        if (result == MPI_SUCCESS) write_received_source(thread, count_active_wildcards(), w_status);                     \
         return result;                                                                                                    \
     }
 WEFT_OUTCOME_WRAPPER(MPI_Recv) RECEIVE(MPI_Recv, int)
@@ -120,15 +123,16 @@ WEFT_OUTCOME_WRAPPER(MPI_Recv_c) RECEIVE(MPI_Recv_c, MPI_Count)
 #endif
 
 #undef SENDRECV
-#define SENDRECV(name, type)                                                                                               \
+/* The body of MPI_Sendrecv: a receive of any source writes its source. */
+#define SENDRECV(name, type)                                                                                              \
     (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status) {                                 \
-        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                                \
-            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                                    \
+        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                            \
+            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                               \
         STATUS;                                                                                                           \
         int result = REAL(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,        \
                                 recvtag, comm, thread ? w_status : status);                                               \
-        if (thread && result == MPI_SUCCESS) write_received_source(thread, count_active_wildcards(), w_status);                            \
+        if (thread && result == MPI_SUCCESS) write_received_source(thread, count_active_wildcards(), w_status);           \
         return result;                                                                                                    \
     }
 WEFT_OUTCOME_WRAPPER(MPI_Sendrecv) SENDRECV(MPI_Sendrecv, int)
@@ -136,14 +140,15 @@ WEFT_OUTCOME_WRAPPER(MPI_Sendrecv) SENDRECV(MPI_Sendrecv, int)
 WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_c) SENDRECV(MPI_Sendrecv_c, MPI_Count)
 #endif
 
-#define REPLACE(name, type)                                                                                                \
+/* The body of MPI_Sendrecv_replace: a receive of any source writes its source. */
+#define REPLACE(name, type)                                                                                               \
     (void *buf, type count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm,         \
      MPI_Status *status) {                                                                                                \
-        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                                \
-            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                                    \
+        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                            \
+            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                               \
         STATUS;                                                                                                           \
         int result = REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, thread ? w_status : status);  \
-        if (thread && result == MPI_SUCCESS) write_received_source(thread, count_active_wildcards(), w_status);                            \
+        if (thread && result == MPI_SUCCESS) write_received_source(thread, count_active_wildcards(), w_status);           \
         return result;                                                                                                    \
     }
 WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int)
@@ -151,7 +156,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_replace) REPLACE(MPI_Sendrecv_replace, int)
 WEFT_OUTCOME_WRAPPER(MPI_Sendrecv_replace_c) REPLACE(MPI_Sendrecv_replace_c, MPI_Count)
 #endif
 
-/* Records the source of the message that a probe of any source has found. */
+/* Probe, and write the source of the message that a probe of any source has found. */
 WEFT_OUTCOME_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(MPI_Probe)(source, tag, comm, status);
     ENTER;
@@ -162,7 +167,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Probe)(int source, int tag, MPI_Comm comm, MPI_Status *
     return result;
 }
 
-/* Records the source of the message that a probe of any source has found. */
+/* Probe, and write the source of the message that a probe of any source has found. */
 WEFT_OUTCOME_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
     if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(MPI_Mprobe)(source, tag, comm, message, status);
     ENTER;
@@ -173,7 +178,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Mprobe)(int source, int tag, MPI_Comm comm, MPI_Message
     return result;
 }
 
-/* A poll: failures are counted, the first that does not fail writes their number and what it got. */
+/* Probe once. A probe that finds nothing is only counted; one that finds a message writes how many failed before it
+ * and, if of any source, the source. */
 WEFT_OUTCOME_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
     ENTER;
     if (!thread) return REAL(MPI_Iprobe)(source, tag, comm, flag, status);
@@ -186,7 +192,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Iprobe)(int source, int tag, MPI_Comm comm, int *flag, 
     return result;
 }
 
-/* Counts polls that found nothing; records their number and the source when one finds a message. */
+/* Probe once. A probe that finds nothing is only counted; one that finds a message writes how many failed before it
+ * and, if of any source, the source. */
 WEFT_OUTCOME_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
     ENTER;
     if (!thread) return REAL(MPI_Improbe)(source, tag, comm, flag, message, status);
@@ -200,7 +207,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Improbe)(int source, int tag, MPI_Comm comm, int *flag,
 }
 
 /* ---- nonblocking and persistent wildcards ---- */
-#define IRECEIVE(name, type, persistent)                                                                                   \
+/* The body of a nonblocking or persistent receive: one of any source is noted for its completion. */
+#define IRECEIVE(name, type, persistent)                                                                                  \
     (void *buf, type count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {            \
         if (LIKELY(source != MPI_ANY_SOURCE)) return REAL(name)(buf, count, datatype, source, tag, comm, request);        \
         ENTER;                                                                                                            \
@@ -215,11 +223,12 @@ WEFT_OUTCOME_WRAPPER(MPI_Irecv_c) IRECEIVE(MPI_Irecv_c, MPI_Count, false)
 WEFT_OUTCOME_WRAPPER(MPI_Recv_init_c) IRECEIVE(MPI_Recv_init_c, MPI_Count, true)
 #endif
 
-#define ISENDRECV(name, type)                                                                                              \
+/* The body of MPI_Isendrecv: a receive of any source is noted for its completion. */
+#define ISENDRECV(name, type)                                                                                             \
     (const void *sendbuf, type sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, type recvcount,    \
      MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request) {                               \
-        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                                \
-            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                                    \
+        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                            \
+            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                               \
         int result = REAL(name)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,        \
                                 recvtag, comm, request);                                                                  \
         if (thread && result == MPI_SUCCESS) add_wildcard(*request, false);                                               \
@@ -232,11 +241,12 @@ WEFT_OUTCOME_WRAPPER(MPI_Isendrecv) ISENDRECV(MPI_Isendrecv, int)
 WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_c) ISENDRECV(MPI_Isendrecv_c, MPI_Count)
 #endif
 
-#define IREPLACE(name, type)                                                                                               \
+/* The body of MPI_Isendrecv_replace: a receive of any source is noted for its completion. */
+#define IREPLACE(name, type)                                                                                              \
     (void *buf, type count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm,         \
      MPI_Request *request) {                                                                                              \
-        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                                \
-            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                                    \
+        struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =                                            \
+            source == MPI_ANY_SOURCE ? weft_enter_call(__builtin_return_address(0)) : NULL;                               \
         int result = REAL(name)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);                     \
         if (thread && result == MPI_SUCCESS) add_wildcard(*request, false);                                               \
         return result;                                                                                                    \
@@ -248,24 +258,26 @@ WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_replace) IREPLACE(MPI_Isendrecv_replace, int)
 WEFT_OUTCOME_WRAPPER(MPI_Isendrecv_replace_c) IREPLACE(MPI_Isendrecv_replace_c, MPI_Count)
 #endif
 
-/* Notes that a persistent receive of any source has begun. */
+/* Start a request; a persistent receive of any source is noted for its completion. */
 WEFT_OUTCOME_WRAPPER(MPI_Start)(MPI_Request *request) {
     if (wildcard_any) start_wildcard(*request);
     return REAL(MPI_Start)(request);
 }
 
+/* Start requests; persistent receives of any source are noted for their completion. */
 WEFT_OUTCOME_WRAPPER(MPI_Startall)(int count, MPI_Request requests[]) {
     for (int i = 0; wildcard_any && i < count; i++) start_wildcard(requests[i]);
     return REAL(MPI_Startall)(count, requests);
 }
 
+/* Free a request, which is no pending receive of any source from then on. */
 WEFT_OUTCOME_WRAPPER(MPI_Request_free)(MPI_Request *request) {
-    if (wildcard_any) end_wildcard(*request, true);
+    if (wildcard_any) end_wildcard_and_count_older(*request, true);
     return REAL(MPI_Request_free)(request);
 }
 
 /* ---- completions ---- */
-/* Records what the request received, if it was a receive of any source. */
+/* Wait, and write the source that the request has received from, if it was a receive of any source. */
 WEFT_OUTCOME_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
     if (LIKELY(!(wildcard_any | weft_window_requests))) return REAL(MPI_Wait)(request, status);
     ENTER;
@@ -279,7 +291,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Wait)(MPI_Request *request, MPI_Status *status) {
 
 /* Copy the `n` requests of a call into the thread's scratch memory before the call, and set `statuses` to memory there
  * if the program wants none. Return false without memory. */
-static WEFT_GIVEN bool copy_requests(struct weft_thread *thread, int n, const MPI_Request *requests, MPI_Request **copies, MPI_Status **statuses) {
+static WEFT_GIVEN bool copy_requests(struct weft_thread *thread, int n, const MPI_Request *requests,
+                                     MPI_Request **copies, MPI_Status **statuses) {
     size_t count = n > 0 ? (size_t)n : 0;
     char *space = weft_get_scratch(thread, (count + 1) * (sizeof(MPI_Status) + sizeof(MPI_Request)) + 64);
     if (!space) return false;
@@ -289,7 +302,7 @@ static WEFT_GIVEN bool copy_requests(struct weft_thread *thread, int n, const MP
     return true;
 }
 
-/* Records what the receives of any source among the requests got. */
+/* Wait, and write the sources of the receives of any source among the requests. */
 WEFT_OUTCOME_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status given[]) {
     if (LIKELY(!(wildcard_any | weft_window_requests))) return REAL(MPI_Waitall)(count, requests, given);
     ENTER;
@@ -301,7 +314,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitall)(int count, MPI_Request requests[], MPI_Status 
     return result;
 }
 
-/* Records which request was complete, and what it got if it was a receive of any source. */
+/* Wait, and write which request was complete and, if it was a receive of any source, its source. */
 WEFT_OUTCOME_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     ENTER;
     MPI_Request *before;
@@ -317,7 +330,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitany)(int count, MPI_Request requests[], int *index,
 }
 
 /* Write which of its `n` requests a call has completed, and what the receives of any source among them got. */
-static void write_completed_requests(struct weft_thread *thread, int n, int count, const int *indices, const MPI_Request *before, const MPI_Status *statuses) {
+static void write_completed_requests(struct weft_thread *thread, int n, int count, const int *indices,
+                                     const MPI_Request *before, const MPI_Status *statuses) {
     write_failed_polls(thread);
     write_outcome(thread, WEFT_LOG_COUNT, count == MPI_UNDEFINED ? 0 : (uint64_t)count + 1);
     for (int i = 0; i < count; i++) write_outcome(thread, WEFT_LOG_INDEX, (uint64_t)indices[i] + 1);
@@ -325,7 +339,7 @@ static void write_completed_requests(struct weft_thread *thread, int n, int coun
         if (indices[i] >= 0 && indices[i] < n) write_completed_receive(thread, before[indices[i]], &statuses[i]);
 }
 
-/* Records which requests were complete. */
+/* Wait, and write which requests were complete and the sources of the receives of any source among them. */
 WEFT_OUTCOME_WRAPPER(MPI_Waitsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
@@ -337,7 +351,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Waitsome)(int incount, MPI_Request requests[], int *out
     return result;
 }
 
-/* Counts polls that found nothing complete; records their number when one finds the request complete. */
+/* Test a request. A test that finds it pending is only counted; one that finds it complete writes how many failed
+ * before it and, for a receive of any source, the source. */
 WEFT_OUTCOME_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *status) {
     ENTER;
     if (!thread) return REAL(MPI_Test)(request, flag, status);
@@ -353,7 +368,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Test)(MPI_Request *request, int *flag, MPI_Status *stat
     return result;
 }
 
-/* Counts polls that found not all complete; records their number when one finds all complete. */
+/* Test requests. A test that finds one pending is only counted; one that finds all complete writes how many failed
+ * before it, and the sources of receives of any source. */
 WEFT_OUTCOME_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
@@ -369,7 +385,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Testall)(int count, MPI_Request requests[], int *flag, 
     return result;
 }
 
-/* Counts polls that found nothing complete; records their number, and which request was complete. */
+/* Test requests. A test that finds none complete is only counted; one that finds one writes how many failed before it,
+ * which one and, for a receive of any source, the source. */
 WEFT_OUTCOME_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
     ENTER;
     MPI_Request *before;
@@ -387,7 +404,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Testany)(int count, MPI_Request requests[], int *index,
     return result;
 }
 
-/* Counts polls that found nothing complete; records their number, and which requests were complete. */
+/* Test requests. A test that finds none complete is only counted; one that finds some writes how many failed before it,
+ * which ones, and the sources of receives of any source. */
 WEFT_OUTCOME_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status given[]) {
     ENTER;
     MPI_Request *before;
@@ -403,7 +421,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Testsome)(int incount, MPI_Request requests[], int *out
     return result;
 }
 
-/* Counts polls that found the request pending; records their number when one finds it complete. */
+/* Ask for the status of a request. A call that finds it pending is only counted; one that finds it complete writes how
+ * many failed before it. */
 WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI_Status *status) {
     ENTER;
     int result = REAL(MPI_Request_get_status)(request, flag, status);
@@ -414,14 +433,15 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
 }
 
 /* ---- time ---- */
-/* Write the unit of MPI_Wtime's clock into the tail of the thread's last event, before the times of its repeated
- * calls. */
+/* Write the unit of MPI_Wtime's clock behind the fixed fields of the thread's last event, before the times of its
+ * repeated calls. */
 void weft_write_clock_unit(struct weft_thread *thread) {
     struct weft_event *event = thread->fold;
     double unit = thread->outcome_state.wtick;
     if (unit == 0) unit = thread->outcome_state.wtick = REAL(MPI_Wtick)();
     bool has_tail = event->flags & WEFT_FLAG_HAS_TAIL;
-    struct weft_text text = has_tail ? weft_continue_tail(thread, sizeof unit) : weft_begin_tail(thread, event, sizeof unit);
+    struct weft_text text =
+        has_tail ? weft_continue_tail(thread, sizeof unit) : weft_begin_tail(thread, event, sizeof unit);
     if (!text.overflow) {
         memcpy(text.p, &unit, sizeof unit);
         text.p += sizeof unit;
@@ -443,7 +463,7 @@ double weft_o_MPI_Wtime(void) {
 }
 
 /* ---- birth and end of the record: as at level trace, but no events ---- */
-/* Begins the record, and initialises MPI. */
+/* Begin the record, and initialise MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Init)(int *argc, char ***argv) {
     weft_start_record();
     ENTER;
@@ -452,7 +472,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Init)(int *argc, char ***argv) {
     return code;
 }
 
-/* Begins the record, and initialises MPI. */
+/* Begin the record, and initialise MPI. */
 WEFT_OUTCOME_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int *provided) {
     weft_start_record();
     ENTER;
@@ -462,7 +482,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Init_thread)(int *argc, char ***argv, int required, int
 }
 
 #ifdef HAVE_MPI_Session_init
-/* Begins the record, and initialises MPI by a session. */
+/* Begin the record, and initialise MPI by a session. */
 WEFT_OUTCOME_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MPI_Session *session) {
     weft_start_record();
     ENTER;
@@ -473,7 +493,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Session_init)(MPI_Info info, MPI_Errhandler handler, MP
     }
     return code;
 }
-/* Ends the record of a session. */
+/* End a session, and the record unless MPI goes on. */
 WEFT_OUTCOME_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
     ENTER;
     int code = REAL(MPI_Session_finalize)(session);
@@ -482,7 +502,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Session_finalize)(MPI_Session *session) {
 }
 #endif
 
-/* Ends the record, and finalizes MPI. */
+/* Write how many polls have failed since the last outcome, finalise MPI, and end the record. */
 WEFT_OUTCOME_WRAPPER(MPI_Finalize)(void) {
     ENTER;
     if (thread) write_failed_polls(thread);
@@ -491,6 +511,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Finalize)(void) {
     return code;
 }
 
+/* Note in the record that the program aborts, and abort. */
 WEFT_OUTCOME_WRAPPER(MPI_Abort)(MPI_Comm comm, int code) {
     weft_mark_record_aborted(code);
     return REAL(MPI_Abort)(comm, code);

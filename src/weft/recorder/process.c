@@ -46,7 +46,7 @@ static void read_left_out_parts(const char *names) {
 }
 
 /* Read the environment variables by which `weft run` says what to record, and where. */
-void weft_read_own_variables(void) {
+void weft_read_recorder_variables(void) {
     const char *run = getenv("WEFT_INTERNAL_RUN"), *wanted = getenv("WEFT_INTERNAL_LEVEL");
     if (!run || !*run || strlen(run) >= sizeof weft_run_path - 64) return;
     strcpy(weft_run_path, run);
@@ -300,7 +300,7 @@ void *weft_grow_scratch(struct weft_thread *thread, size_t bytes) {
 
 /* Remove the recorder's variables from the copy of the environment that Python made at its start and gives to its
  * children. */
-void weft_remove_own_variables_from_python(void) {
+void weft_remove_recorder_variables_from_python(void) {
     int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
     void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
@@ -368,10 +368,10 @@ void weft_prepare_for_debugger(int rank) {
 
 /* Remove from the environment what the launcher put there for the recorder, as children of this process are not ranks.
  * The rest of a user's own LD_PRELOAD stays. */
-void weft_remove_own_variables(void) {
+void weft_remove_recorder_variables(void) {
     const char *preload = getenv("LD_PRELOAD");
     Dl_info self;
-    if (preload && dladdr((void *)weft_remove_own_variables, &self) && self.dli_fname) {
+    if (preload && dladdr((void *)weft_remove_recorder_variables, &self) && self.dli_fname) {
         char kept[PATH_MAX] = "";
         char *copy = strdup(preload);
         for (char *state = NULL, *word = copy ? strtok_r(copy, ": ", &state) : NULL; word;

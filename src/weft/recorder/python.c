@@ -143,7 +143,7 @@ static size_t copy_python_string(uintptr_t object, char *utf8, size_t size) {
 }
 
 /* Read file, name and lines of a code object into an entry, and define it in the record. Needs codes_lock. */
-static WEFT_COLD struct code *define_code(uintptr_t object, struct code *entry) {
+static WEFT_COLD struct code *define_python_code(uintptr_t object, struct code *entry) {
     char file[4096], name[1024];
     size_t file_length = copy_python_string(AT(uintptr_t, object, layout->code_file), file, sizeof file);
     size_t name_length = copy_python_string(AT(uintptr_t, object, layout->code_name), name, sizeof name);
@@ -177,7 +177,7 @@ static WEFT_COLD struct code *define_code(uintptr_t object, struct code *entry) 
 
 /* Return the entry of a code object, defined now if it is new. Open addressing without deletion; when the table is full
  * the slot of the hash is used again, so a code may be defined twice, never wrongly. */
-static struct code *find_code_entry(uintptr_t object) {
+static struct code *find_python_code(uintptr_t object) {
     size_t index = (size_t)((object >> 4) * 0x9e3779b97f4a7c15u >> 40) % CODES;
     for (size_t i = 0; i < 16; i++) {
         struct code *entry = &codes[(index + i) % CODES];
@@ -191,18 +191,18 @@ static struct code *find_code_entry(uintptr_t object) {
         if (!candidate->id || is_known_code(candidate, object) || candidate->object == object) entry = candidate;
     }
     if (!entry) entry = &codes[index];
-    if (!entry->id || !is_known_code(entry, object)) define_code(object, entry);
+    if (!entry->id || !is_known_code(entry, object)) define_python_code(object, entry);
     pthread_mutex_unlock(&codes_lock);
     return entry;
 }
 
 /* Return the entry of the code of the next frame that runs Python code, from `*frame` on, which becomes that frame;
  * NULL at the end of the stack. */
-static const struct code *find_next_code(uintptr_t *frame, int *depth) {
+static const struct code *find_next_python_code(uintptr_t *frame, int *depth) {
     for (; *frame && *depth < 64; ++*depth, *frame = AT(uintptr_t, *frame, layout->frame_previous)) {
         uintptr_t object = CODE(AT(uintptr_t, *frame, layout->frame_code));
         if (is_code_object(object))
-            return find_code_entry(object); /* else the entry frame of a C call into the interpreter */
+            return find_python_code(object); /* else the entry frame of a C call into the interpreter */
     }
     return NULL;
 }
@@ -224,7 +224,7 @@ uint32_t weft_find_python_line(uint32_t *offset, struct weft_python_callers *cal
     uint32_t found = 0;
     int depth = 0;
     bool is_users = false;
-    for (const struct code *code; callers->n < WEFT_CALLERS && (code = find_next_code(&frame, &depth));
+    for (const struct code *code; callers->n < WEFT_CALLERS && (code = find_next_python_code(&frame, &depth));
          depth++, frame = AT(uintptr_t, frame, layout->frame_previous)) {
         if (found && code->hidden) continue;
         if (is_users) {
@@ -316,7 +316,7 @@ static int read_table_number(struct line_table *table) {
 
 /* Return the line of an instruction of a code object, 0 for none (CPython's Objects/locations.md;
  * weft.trace.sites.line_of_instruction reads the same). */
-static int find_line(uintptr_t code, uint32_t instruction) {
+static int find_line_of_instruction(uintptr_t code, uint32_t instruction) {
     uintptr_t lines = 0;
     size_t length = 0;
     int line = 0;
@@ -342,7 +342,7 @@ static int find_line(uintptr_t code, uint32_t instruction) {
     return 0;
 }
 
-/* Write one frame as (s file, u line, s function); return false for one that nobody wrote, or that cannot be read. */
+/* Write file, line and function of one frame; return false for a frame that nobody wrote, or that cannot be read. */
 bool weft_write_python_frame(struct weft_text *text, const struct weft_python_place *place) {
     char file[1024], name[512];
     uintptr_t file_object = 0, name_object = 0;
@@ -353,7 +353,7 @@ bool weft_write_python_frame(struct weft_text *text, const struct weft_python_pl
            name_length = copy_peeked_string(name_object, name, sizeof name);
     if (!file_length || !strcmp(file, "<shim>")) return false;
     weft_write_bytes(text, file, file_length);
-    weft_write_unsigned(text, (uint64_t)find_line(place->code, place->instruction));
+    weft_write_unsigned(text, (uint64_t)find_line_of_instruction(place->code, place->instruction));
     weft_write_bytes(text, name, name_length);
     return !text->overflow;
 }

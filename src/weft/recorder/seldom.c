@@ -7,7 +7,7 @@ typedef long word;
 typedef word (*function)(word, word, word, word, word, word, word, word, word, word, word, word, word, word);
 
 struct call { /* of a function of seldom.h that is under way */
-    const struct weft_seldom *f;
+    const struct weft_seldom *function;
     const struct weft_argument *arguments;
     word *words;
     struct weft_thread *thread;
@@ -78,7 +78,7 @@ static WEFT_GIVEN int64_t encode_argument(const struct call *call, int i) {
 
 /* Return the communicator that the call names, MPI_COMM_NULL if it names none. */
 static MPI_Comm find_comm_argument(const struct call *call) {
-    return call->f->comm < 0 ? MPI_COMM_NULL : HANDLE(MPI_Comm, read_argument(call, call->f->comm));
+    return call->function->comm < 0 ? MPI_COMM_NULL : HANDLE(MPI_Comm, read_argument(call, call->function->comm));
 }
 
 /* Return the id of the object that handle argument `i` names. */
@@ -93,7 +93,7 @@ static WEFT_GIVEN uint32_t find_argument_id(const struct call *call, int i) {
 
 /* Return whether this process is the root of the call. */
 static WEFT_GIVEN bool is_call_root(const struct call *call) {
-    return weft_is_root(find_comm_argument(call), (int)read_argument(call, call->f->root));
+    return weft_is_root(find_comm_argument(call), (int)read_argument(call, call->function->root));
 }
 
 /* Return the number of elements of array argument `i`. */
@@ -124,10 +124,11 @@ static WEFT_GIVEN int64_t count_array_elements(const struct call *call, int i) {
 }
 
 /* ---- the tail ---- */
-/* Return how many bytes a part of the event's tail (ENTRY or EXIT) can take at most. */
+/* Return how many bytes the arguments take at most that are written behind the event's fixed fields (its tail), before
+ * the call (`part`: ENTRY) or after it (EXIT). */
 static WEFT_GIVEN uint64_t bound_tail_bytes(const struct call *call, int part) {
     uint64_t bytes = 34;
-    for (int i = 0; i < call->f->n; i++) {
+    for (int i = 0; i < call->function->n; i++) {
         const struct weft_argument *argument = &call->arguments[i];
         if (argument->place != AT_TAIL || !(argument->traits & part)) continue;
         if (argument->traits & ARRAY) bytes += 16 + 10 * (uint64_t)count_array_elements(call, i);
@@ -139,7 +140,7 @@ static WEFT_GIVEN uint64_t bound_tail_bytes(const struct call *call, int part) {
     return bytes;
 }
 
-/* Write array argument `i` into the event's tail; an empty one after a failed call. */
+/* Write array argument `i` behind the event's fixed fields; an empty one after a failed call. */
 static WEFT_GIVEN void write_array_argument(const struct call *call, int i, struct weft_text *text) {
     const struct weft_argument *argument = &call->arguments[i];
     const void *elements = (const void *)call->words[i];
@@ -158,11 +159,12 @@ static WEFT_GIVEN void write_array_argument(const struct call *call, int i, stru
  * none. */
 static WEFT_GIVEN const void *read_attribute_address(const struct call *call, int i) {
     bool is_stored = call->ok && call->words[i];
-    if (call->f->flag >= 0) is_stored = is_stored && *(const int *)call->words[call->f->flag];
+    if (call->function->flag >= 0) is_stored = is_stored && *(const int *)call->words[call->function->flag];
     return is_stored ? *(void **)call->words[i] : NULL;
 }
 
-/* Write argument `i` into a part of the event's tail. After a failed call an output is 0. */
+/* Write argument `i` behind the event's fixed fields, before the call (`part`: ENTRY) or after it (EXIT). After a
+ * failed call an output is written as 0. */
 static WEFT_GIVEN void write_argument(const struct call *call, int i, int part, struct weft_text *text) {
     const struct weft_argument *argument = &call->arguments[i];
     bool is_after_call = part == EXIT;
@@ -172,7 +174,7 @@ static WEFT_GIVEN void write_argument(const struct call *call, int i, int part, 
         weft_write_string(text, is_call_root(call) ? (const char *)call->words[i] : NULL);
     else if (argument->form == IS_STATUS) {
         const MPI_Status *status = argument->traits & OUT ? call->status : (const MPI_Status *)call->words[i];
-        enum weft_status_fields fields = argument->traits & OUT ? call->f->fields : WEFT_STATUS_MESSAGE;
+        enum weft_status_fields fields = argument->traits & OUT ? call->function->fields : WEFT_STATUS_MESSAGE;
         bool set = is_after_call ? call->ok : status && status != MPI_STATUS_IGNORE;
         weft_write_status(text, status, set ? fields : WEFT_STATUS_NOTHING);
     } else if (argument->form == IS_HANDLE) weft_write_unsigned(text, call->ok ? find_argument_id(call, i) : 0);
@@ -182,9 +184,9 @@ static WEFT_GIVEN void write_argument(const struct call *call, int i, int part, 
     else weft_write_signed(text, call->ok ? encode_argument(call, i) : 0);
 }
 
-/* Write all arguments of a part of the event's tail. */
+/* Write all arguments that go behind the event's fixed fields, before the call (`part`: ENTRY) or after it (EXIT). */
 static WEFT_GIVEN void write_arguments(const struct call *call, int part, struct weft_text *text) {
-    for (int i = 0; i < call->f->n; i++)
+    for (int i = 0; i < call->function->n; i++)
         if (call->arguments[i].place == AT_TAIL && call->arguments[i].traits & part)
             write_argument(call, i, part, text);
 }
@@ -194,7 +196,7 @@ static WEFT_GIVEN void write_arguments(const struct call *call, int part, struct
 static WEFT_GIVEN void fill_event_field(struct call *call, int i) {
     struct weft_event *event = call->event;
     const struct weft_argument *argument = &call->arguments[i];
-    bool receives = call->f->manners & RECEIVES;
+    bool receives = call->function->manners & RECEIVES;
     if (argument->form == IS_HANDLE && argument->traits & FREED) call->before = (uintptr_t)read_argument(call, i);
     switch (argument->place) {
     case AT_BUFFER: event->buffer = weft_encode_address((const void *)call->words[i]); break;
@@ -217,12 +219,13 @@ static WEFT_GIVEN void fill_event_field(struct call *call, int i) {
     }
 }
 
-/* Write the arguments that are known before the call into the event's tail. */
+/* Write the arguments that are known before the call, and have no fixed field in the event, behind its fixed fields
+ * (its tail). */
 static WEFT_GIVEN void write_entry_tail(const struct call *call) {
-    bool large = call->f->count >= 0 && call->event->count == INT32_MAX;
-    if (!(call->f->manners & HAS_TAIL || weft_threaded || large)) return;
+    bool large = call->function->count >= 0 && call->event->count == INT32_MAX;
+    if (!(call->function->manners & HAS_TAIL || weft_threaded || large)) return;
     struct weft_text text = weft_begin_entry_tail(call->thread, call->event, bound_tail_bytes(call, ENTRY));
-    if (large) weft_write_signed(&text, read_argument(call, call->f->count));
+    if (large) weft_write_signed(&text, read_argument(call, call->function->count));
     write_arguments(call, ENTRY, &text);
     weft_end_tail(call->thread, &text);
 }
@@ -231,7 +234,7 @@ static WEFT_GIVEN void write_entry_tail(const struct call *call) {
 /* Begin to watch the buffer of the operation whose request the call has made. */
 static WEFT_GIVEN void watch_request_buffer(const struct call *call, struct weft_pending *pending,
                                             MPI_Request request) {
-    const struct weft_seldom *function = call->f;
+    const struct weft_seldom *function = call->function;
     if (function->watching == NO_WATCH ||
         (function->watching == WATCH_AT_ROOT &&
          !weft_is_root(find_comm_argument(call), (int)read_argument(call, function->root))))
@@ -247,24 +250,24 @@ static WEFT_GIVEN void watch_request_buffer(const struct call *call, struct weft
 }
 
 /* Define a datatype that the call has made, with the types that it was given. */
-static WEFT_GIVEN void define_made_datatype(const struct call *call, MPI_Datatype define_made_object) {
+static WEFT_GIVEN void define_made_datatype(const struct call *call, MPI_Datatype made) {
     MPI_Datatype one = MPI_DATATYPE_NULL;
     const MPI_Datatype *types = &one;
     int64_t n = 0;
-    for (int i = 0; i < call->f->n && !n; i++) {
+    for (int i = 0; i < call->function->n && !n; i++) {
         const struct weft_argument *argument = &call->arguments[i];
         if (argument->class != WEFT_CLASS_DATATYPE || argument->traits & OUT) continue;
         n = argument->traits & ARRAY ? count_array_elements(call, i) : 1;
         if (argument->traits & ARRAY) types = (const MPI_Datatype *)call->words[i];
         else one = HANDLE(MPI_Datatype, read_argument(call, i));
     }
-    weft_define_datatype(define_made_object, n, types);
+    weft_define_datatype(made, n, types);
 }
 
 /* Return the last argument of a form (IS_RANK or IS_TAG) of a call that sends one message and receives another: that of
  * the receive. */
 static WEFT_GIVEN int read_receive_argument(const struct call *call, int form) {
-    int i = call->f->n - 1;
+    int i = call->function->n - 1;
     while (i > 0 && call->arguments[i].form != form) i--;
     return (int)read_argument(call, i);
 }
@@ -277,7 +280,7 @@ static bool receives_from_any(const struct call *call) {
 /* Record the received message of a call that sends one and receives another (rings.c), by its status or by what it
  * asked for. One that is known only once its request is complete is recorded then. */
 static void record_paired_message(const struct call *call) {
-    if (call->f->status >= 0) weft_record_received_message_now(call->thread, call->event, call->status);
+    if (call->function->status >= 0) weft_record_received_message_now(call->thread, call->event, call->status);
     else if (!receives_from_any(call))
         weft_record_named_message(call->thread, call->event, read_receive_argument(call, IS_RANK),
                                   read_receive_argument(call, IS_TAG));
@@ -287,23 +290,23 @@ static void record_paired_message(const struct call *call) {
 static void define_made_object(const struct call *call, int i) {
     const struct weft_argument *argument = &call->arguments[i];
     uintptr_t handle = (uintptr_t)read_argument(call, i);
-    if (argument->class == WEFT_CLASS_REQUEST && !(call->f->manners & GETTER)) {
-        struct weft_pending pending = {.function = call->f->function,
-                                       .persistent = call->f->manners & PERSISTENT,
-                                       .status = call->f->request,
+    if (argument->class == WEFT_CLASS_REQUEST && !(call->function->manners & GETTER)) {
+        struct weft_pending pending = {.function = call->function->function,
+                                       .persistent = call->function->manners & PERSISTENT,
+                                       .status = call->function->request,
                                        .place = (const MPI_Request *)call->words[i]};
         watch_request_buffer(call, &pending, HANDLE(MPI_Request, handle));
 #ifdef OPEN_MPI
-        if (weft_keep && call->f->manners & PAIRS && receives_from_any(call))
+        if (weft_keep && call->function->manners & PAIRS && receives_from_any(call))
             weft_record_message_at_completion(&pending, call->thread, call->event);
 #endif
         call->event->object = weft_add_request(HANDLE(MPI_Request, handle), &pending);
         return;
     }
-    if (!(call->f->manners & GETTER)) {
+    if (!(call->function->manners & GETTER)) {
         switch (argument->class) {
         case WEFT_CLASS_COMM:
-            weft_define_comm(call->f->function, find_comm_argument(call), HANDLE(MPI_Comm, handle), "", 0);
+            weft_define_comm(call->function->function, find_comm_argument(call), HANDLE(MPI_Comm, handle), "", 0);
             break;
         case WEFT_CLASS_DATATYPE: define_made_datatype(call, HANDLE(MPI_Datatype, handle)); break;
         case WEFT_CLASS_GROUP: weft_define_group(HANDLE(MPI_Group, handle)); break;
@@ -327,7 +330,7 @@ static void forget_freed_object(const struct call *call, int i) {
 
 /* Define and forget the objects that a successful call has made and freed. */
 static void define_and_forget_objects(const struct call *call) {
-    for (int i = 0; i < call->f->n; i++) {
+    for (int i = 0; i < call->function->n; i++) {
         const struct weft_argument *argument = &call->arguments[i];
         if (argument->form != IS_HANDLE || argument->traits & ARRAY) continue;
         if (argument->traits & OUT) define_made_object(call, i);
@@ -339,7 +342,7 @@ static void define_and_forget_objects(const struct call *call) {
 /* Record the results of the call, and close its event. `now`: the time of its return, in ticks. */
 static WEFT_GIVEN void record_results(struct call *call, word result, uint64_t now) {
     struct weft_event *event = call->event;
-    const struct weft_seldom *function = call->f;
+    const struct weft_seldom *function = call->function;
     call->ok = (int)result == MPI_SUCCESS;
     bool is_true = call->ok && function->flag >= 0 && *(const int *)call->words[function->flag];
     if (is_true) event->flags |= WEFT_FLAG_TRUE;
@@ -359,14 +362,14 @@ static WEFT_GIVEN void record_results(struct call *call, word result, uint64_t n
         write_arguments(call, EXIT, &text);
         if (in_slot) weft_write_unsigned(&text, bytes);
         weft_end_tail(call->thread, &text);
-    } else if (in_slot) weft_write_received_bytes(call->thread, event, bytes, false);
+    } else if (in_slot) weft_write_received_size(call->thread, event, bytes, false);
     weft_close_event(event, now, (int)result);
 }
 
 /* Return a hash of what makes two calls equal: the numbers, handles and statuses that go in, and no address. */
 static WEFT_GIVEN uint64_t hash_inputs(const struct call *call) {
     uint64_t hash = 0;
-    for (int i = 0; i < call->f->n; i++) {
+    for (int i = 0; i < call->function->n; i++) {
         const struct weft_argument *argument = &call->arguments[i];
         if (argument->traits & OUT || argument->form == IS_ADDRESS) continue;
         hash ^= weft_mix_bits(argument->form == IS_STATUS ? weft_hash_status((const MPI_Status *)call->words[i])
@@ -388,7 +391,7 @@ word weft_record_generic_call(word w0, word w1, word w2, word w3, word w4, word 
     struct weft_thread *thread __attribute__((cleanup(weft_leave_call))) =
         function->manners & ENQUIRY && weft_is_own_call_of_binding(site, function->k) ? NULL : weft_enter_call(site);
     struct call call = {
-        .f = function, .arguments = &weft_seldom_arguments[function->first], .words = words, .ok = true};
+        .function = function, .arguments = &weft_seldom_arguments[function->first], .words = words, .ok = true};
     uint64_t key = 0;
     uint32_t at = 0;
     word failed = MPI_SUCCESS;

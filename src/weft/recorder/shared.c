@@ -49,7 +49,7 @@ WEFT_GIVEN struct weft_completion weft_note_requests_of_call(struct weft_thread 
     bool guessed = false;
     for (int64_t i = 0; i < noted.n; i++) {
         noted.before[i] = requests[i];
-        struct weft_found found = weft_find_request(requests[i], &requests[i], stamp);
+        struct weft_found_request found = weft_find_request(requests[i], &requests[i], stamp);
         noted.ids[i] = found.id;
         noted.fields[i] = found.status;
         guessed |= noted.guessed[i] = found.guessed;

@@ -178,7 +178,7 @@ static WEFT_COLD void restart_without_recorder(void) {
         words[n++] = line + at;
     words[n] = NULL;
     if (!n || length >= (ssize_t)sizeof line - 1) return;
-    weft_remove_own_variables();
+    weft_remove_recorder_variables();
     fflush(NULL);
     execvp(words[0], words);
 }
@@ -189,14 +189,14 @@ static void bypass_recorder(void) {
 }
 
 WEFT_HIDDEN void weft_bind_functions(void);
-static void begin_in_process(void);
+static void read_environment_at_load(void);
 /* Find the functions of the MPI library that the process has loaded, and decide what each stub jumps to; the first call
  * of MPI does it, once. The library's symbols are global in a program that is linked with MPI, and private to a handle
  * under Python, which loads MPI with RTLD_LOCAL. */
 void weft_bind_functions(void) {
     pthread_mutex_lock(&lock);
     if (names_bound) goto done;
-    begin_in_process(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
+    read_environment_at_load(); /* Open MPI's libmpi_cxx calls MPI from a constructor that runs before ours */
     struct library library = {.path = ""};
     dl_iterate_phdr(visit_module_for_mpi, &library);
     void *handle = library.path[0] ? dlopen(library.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
@@ -337,8 +337,8 @@ static void write_job_name(char *text, size_t size) {
     else snprintf(text, size, "single-%d", (int)getpid());
 }
 
-/* Prepare for calls of several threads, before the second one makes a call: use real locks, and let threads post one
- * after the other. */
+/* Prepare for calls of several threads, before the second one makes a call: use real locks, and let threads hand their
+ * calls to MPI one after the other. */
 void weft_prepare_for_threads(void) {
     weft_begin_locking_objects();
     for (int k = 0; k < weft_count; k++)
@@ -446,8 +446,8 @@ void weft_complete_record_start(bool world, int provided) {
     version[length] = 0;
     dladdr(get_version, &info);
     weft_write_text_definition(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname}, 2, false);
-    weft_remove_own_variables();
-    weft_remove_own_variables_from_python();
+    weft_remove_recorder_variables();
+    weft_remove_recorder_variables_from_python();
     weft_begin_watching_exit();
     if (!weft_agent_path[0]) weft_begin_signal_handling(); /* a debugger meets the crash itself */
     weft_begin_watching_python_exit();
@@ -573,12 +573,12 @@ uint8_t weft_find_error_class(int code) {
 }
 
 /* Run when the recorder is loaded into the process: read from the environment what to record. */
-__attribute__((constructor)) static void begin_in_process(void) {
+__attribute__((constructor)) static void read_environment_at_load(void) {
     static bool done;
     if (done) return;
     done = true;
     const char *watch = getenv("WEFT_INTERNAL_BUFFERS");
-    weft_read_own_variables(); /* without a run every call only goes through */
+    weft_read_recorder_variables(); /* without a run every call only goes through */
     if (weft_run_path[0]) atexit(note_unseen_mpi);
     weft_watching = weft_is_left_out(WEFT_BUFFERS) ? 0
                     : !watch                       ? 1

@@ -84,10 +84,9 @@ WEFT_HIDDEN int weft_count_receiving_neighbours(MPI_Comm comm);
 
 WEFT_COLD void weft_define_comm(uint16_t function, MPI_Comm parent, MPI_Comm made, const char *key, uint64_t group_key);
 WEFT_COLD uint64_t weft_hash_group(MPI_Group group);
-WEFT_COLD void weft_define_group(MPI_Group made);
-/* `of_types`: what the call was given to make it of. Open MPI tells copies of them, which no call of the program names. */
-WEFT_COLD void weft_define_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types);
-WEFT_COLD void weft_define_op(MPI_Op made);
+WEFT_COLD void weft_define_group(MPI_Group group);
+WEFT_COLD void weft_define_datatype(MPI_Datatype type, int64_t given_count, const MPI_Datatype *given_types);
+WEFT_COLD void weft_define_op(MPI_Op op);
 WEFT_COLD void weft_define_window(MPI_Win made, MPI_Comm comm, int flavor, const void *base, int64_t size,
                                   int64_t unit);
 WEFT_COLD void weft_define_file(MPI_File made, MPI_Comm comm, int amode, const char *name);
@@ -111,8 +110,8 @@ struct weft_pending { /* what a completion needs to know of its start */
     uint64_t bytes; /* that are sent of a buffer under watch, else 0 */
     struct weft_blocks *blocks; /* of a send's, where its datatype has gaps (blocks.c) */
     uint64_t checksum; /* of a send's, where `summed` */
-    struct weft_seen *seen; /* of a receive's */
-    struct weft_parts *parts; /* its buffers, where the program's accesses are seen (access.h) */
+    struct weft_buffer_copies *seen; /* of a receive's */
+    struct weft_request_buffers *parts; /* its buffers, where the program's accesses are seen (access.h) */
     MPI_Comm *made; /* nonblocking creation: where the new communicator's handle appears */
     union {
         struct {
@@ -141,27 +140,27 @@ struct weft_pending { /* what a completion needs to know of its start */
 };
 WEFT_COLD void weft_promise_comm_id(struct weft_pending *pending, MPI_Comm parent, MPI_Comm *made);
 WEFT_HIDDEN uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pending);
-/* `at`: the variable that holds the request, NULL if it is not known. */
-WEFT_HIDDEN uint32_t weft_find_request_id(MPI_Request request, const MPI_Request *at);
+/* `place`: the variable that holds the request, NULL if it is not known. */
+WEFT_HIDDEN uint32_t weft_find_request_id(MPI_Request request, const MPI_Request *place);
 WEFT_HIDDEN void weft_restart_request(MPI_Request request);
-struct weft_found {
+struct weft_found_request {
     uint32_t id;
     uint8_t status; /* enum weft_status_fields */
     bool guessed;
 };
-WEFT_HIDDEN struct weft_found weft_find_request(MPI_Request request, const MPI_Request *at, uint64_t stamp);
+WEFT_HIDDEN struct weft_found_request weft_find_request(MPI_Request request, const MPI_Request *place, uint64_t stamp);
 /* For a call that completes all its requests: nothing is guessed where it has all that share a handle. */
 WEFT_COLD void weft_clear_guesses_if_all_named(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp);
-struct weft_done {
+struct weft_request_end {
     const void *changed; /* the watched buffer, where the program wrote into it */
     bool guessed;
 };
-struct weft_ended { /* how the call that completes a request went; status NULL: it says nothing of a message */
+struct weft_request_result { /* how the call that completes a request went; status NULL: it says nothing of a message */
     bool ok, guessed;
     const MPI_Status *status;
 };
-WEFT_HIDDEN struct weft_done weft_end_request(uint32_t id, MPI_Request before, MPI_Request after,
-                                              struct weft_ended ended);
+WEFT_HIDDEN struct weft_request_end weft_end_request(uint32_t id, MPI_Request before, MPI_Request after,
+                                                     struct weft_request_result ended);
 /* Messages of a run with rings that the sort of a call does not tell of (rings.c). */
 WEFT_COLD void weft_record_message_at_completion(struct weft_pending *pending, const struct weft_thread *thread,
                                                  const struct weft_event *event);
@@ -232,7 +231,7 @@ WEFT_COLD void weft_begin_window_block_watch(MPI_Win window, const void *base, i
 WEFT_COLD void weft_check_window_block(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter);
 
 /* ---- windows (windows.c) ---- */
-struct weft_did { /* an atomic access that has just been started */
+struct weft_atomic_access { /* an atomic access that has just been started */
     MPI_Win window;
     int target;
     int64_t place, count;
@@ -250,7 +249,7 @@ WEFT_HIDDEN void weft_forget_window(MPI_Win window);
 WEFT_HIDDEN void weft_note_window_lock(struct weft_thread *thread, MPI_Win window, int target, bool exclusive,
                                        uint64_t begin);
 WEFT_HIDDEN void weft_end_window_lock(struct weft_thread *thread, MPI_Win window, int target);
-WEFT_HIDDEN void weft_note_atomic_access(struct weft_thread *thread, const struct weft_did *did);
+WEFT_HIDDEN void weft_note_atomic_access(struct weft_thread *thread, const struct weft_atomic_access *did);
 /* What this process has begun at the target is complete; `only_here`: its results are. Target -1: at all targets. */
 WEFT_HIDDEN void weft_end_atomic_accesses(struct weft_thread *thread, MPI_Win window, int target, bool only_here);
 WEFT_HIDDEN void weft_end_requested_access(struct weft_thread *thread, MPI_Request request);

@@ -342,7 +342,7 @@ static WEFT_COLD uint32_t find_and_cache_site(struct weft_thread *thread, struct
     WEFT_WORK(WEFT_LINES);
     *cached = find_or_define_site(
         thread, (struct weft_site_cached){.address = address, .frame = frame, .code = code, .offset = offset}, callers);
-    /* One of too many ways is told without its callers; Python's are in the hash. */
+    /* One of too many ways is recorded without its callers; Python's are in the hash. */
     if (cached->frame != frame || code) cached->callers = 0;
     cached->frame = frame;
     return cached->id;

@@ -24,8 +24,8 @@ void weft_record_access_note(const char *words) {
     weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
-/* Note that a part of the program was built by a `weft cc` of another version, and is not watched; the note is kept
- * until there is a record. */
+/* Note that a part of the program was built by a `weft cc` of another version, and is not watched. Before there is a
+ * record the note waits for weft_record_foreign_client_notes. */
 void weft_note_foreign_client(const struct weft_client *client) {
     Dl_info info;
     char words[LONGEST];

@@ -39,7 +39,7 @@ static inline uint64_t weft_encode_time(double before, double now, double unit) 
     return b - a >= -1 && b - a <= 1 ? whole << 2 | (uint64_t)(b - a + 1) : WEFT_TIME_WHOLE;
 }
 
-/* Read a varint at `*at`, which moves on behind it; return false where the bytes end before it does. */
+/* Read a varint at `*position`, which moves on behind it; return false where the bytes end before it does. */
 static inline bool weft_read_time_varint(const uint8_t **position, const uint8_t *end, uint64_t *value) {
     *value = 0;
     for (int shift = 0; *position < end && shift < 64; shift += 7) {
@@ -50,7 +50,7 @@ static inline bool weft_read_time_varint(const uint8_t **position, const uint8_t
     return false;
 }
 
-/* Read the next time at `*at`, which moves on. `time`: the time before it, replaced by the next one. Return false where
+/* Read the next time at `*position`, which moves on. `time`: the time before it, replaced by the next one. Return false where
  * the bytes end. */
 static inline bool weft_read_next_time(const uint8_t **position, const uint8_t *end, double unit, double *time) {
     uint64_t code;

@@ -33,8 +33,8 @@ WEFT_ASKS void weft_map_turn_counters(const char *folder) {
     channel_count = size / sizeof *channels;
 }
 
-/* Return the first row of the plan for a lock or access of the thread, by its ordinal; NULL for one that is not in the
- * plan. Further rows of the ordinal are behind it. */
+/* Return the first row of the plan for a lock or access of the thread, by its ordinal among these; NULL for one that is
+ * not in the plan. Further rows of the ordinal are behind it (MPI_Win_lock_all has one for each target). */
 static const struct weft_plan_turn *find_turn_row(const struct weft_replay *replay, uint32_t ordinal) {
     uint64_t low = 0, high = replay->turn_count;
     while (low < high) {
@@ -46,8 +46,8 @@ static const struct weft_plan_turn *find_turn_row(const struct weft_replay *repl
 }
 
 /* Return the counters of a turn's channel, NULL if it takes no turns. */
-static struct weft_plan_channel *find_channel(const struct weft_plan_turn *find_own_turn) {
-    return find_own_turn->kind != WEFT_TURN_NONE && channels && find_own_turn->channel < channel_count ? &channels[find_own_turn->channel] : NULL;
+static struct weft_plan_channel *find_channel(const struct weft_plan_turn *turn) {
+    return turn->kind != WEFT_TURN_NONE && channels && turn->channel < channel_count ? &channels[turn->channel] : NULL;
 }
 
 /* Return the time of the monotonic clock. */
@@ -57,22 +57,25 @@ static int64_t read_milliseconds(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Return whether a wait since the time `since` is so long that the turn is left out. Ranks that a debugger may stop are
- * waited for as long as it takes. */
+/* Return whether a wait since the time `since`, in ms, is so long that the turn is left out; the waits after such a one
+ * are shorter. Ranks that a debugger may stop are waited for as long as it takes. */
 static bool is_wait_too_long(int64_t since) {
-    if (weft_plan->flags & WEFT_PLAN_BOUNDED || read_milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT)) return false;
+    if (weft_plan->flags & WEFT_PLAN_BOUNDED || read_milliseconds() - since < (turn_missed ? SHORT_WAIT : LONG_WAIT))
+        return false;
     turn_missed = 1;
     return true;
 }
 
 /* Wait until a lock or an atomic access is next in the recorded order, or the wait is too long. */
-static void await_turn_of_access(const struct weft_plan_turn *find_own_turn) {
-    struct weft_plan_channel *channel = find_channel(find_own_turn);
+static void await_turn_of_access(const struct weft_plan_turn *turn) {
+    struct weft_plan_channel *channel = find_channel(turn);
     uint32_t last_count = UINT32_MAX;
     int64_t since = 0;
     for (unsigned polls = 0; channel; weft_pause_between_polls(&polls)) {
         uint32_t count = __atomic_load_n(&channel->all, __ATOMIC_ACQUIRE);
-        if ((find_own_turn->kind == WEFT_TURN_READS ? __atomic_load_n(&channel->changes, __ATOMIC_ACQUIRE) : count) >= find_own_turn->needed) return;
+        if ((turn->kind == WEFT_TURN_READS ? __atomic_load_n(&channel->changes, __ATOMIC_ACQUIRE) : count) >=
+            turn->needed)
+            return;
         weft_let_mpi_progress(); /* the one that is awaited may need this rank's part in it */
         if (polls <= WEFT_AWAKE) continue;
         if (count != last_count) {
@@ -83,10 +86,10 @@ static void await_turn_of_access(const struct weft_plan_turn *find_own_turn) {
 }
 
 /* Count a lock or an atomic access as done, so that the next one in the recorded order may go on. */
-static void count_turn(const struct weft_plan_turn *find_own_turn) {
-    struct weft_plan_channel *channel = find_channel(find_own_turn);
+static void count_turn(const struct weft_plan_turn *turn) {
+    struct weft_plan_channel *channel = find_channel(turn);
     if (!channel) return;
-    if (find_own_turn->kind == WEFT_TURN_CHANGES) __atomic_add_fetch(&channel->changes, 1, __ATOMIC_ACQ_REL);
+    if (turn->kind == WEFT_TURN_CHANGES) __atomic_add_fetch(&channel->changes, 1, __ATOMIC_ACQ_REL);
     __atomic_add_fetch(&channel->all, 1, __ATOMIC_ACQ_REL);
 }
 
@@ -94,30 +97,32 @@ static void count_turn(const struct weft_plan_turn *find_own_turn) {
  * target. */
 static void for_each_turn(uint32_t ordinal, void (*action)(const struct weft_plan_turn *)) {
     const struct weft_replay *replay = weft_find_own_replay();
-    const struct weft_plan_turn *find_own_turn = replay ? find_turn_row(replay, ordinal) : NULL;
-    for (; find_own_turn && find_own_turn < replay->turns + replay->turn_count && find_own_turn->ordinal == ordinal; find_own_turn++) action(find_own_turn);
+    const struct weft_plan_turn *turn = replay ? find_turn_row(replay, ordinal) : NULL;
+    for (; turn && turn < replay->turns + replay->turn_count && turn->ordinal == ordinal; turn++) action(turn);
 }
 
 /* Put the recorded result of an atomic access into the program's memory. `made`: the number of the thread that made it,
  * which must be the calling one; `ordinal`: of the access in that thread. */
 void weft_replay_fetched_value(uint32_t made, uint32_t ordinal, void *result, uint8_t bytes) {
     const struct weft_replay *replay = weft_self && weft_self->made == made ? weft_find_own_replay() : NULL;
-    const struct weft_plan_turn *find_own_turn = replay ? find_turn_row(replay, ordinal) : NULL;
-    if (find_own_turn && find_own_turn->bytes == bytes) weft_write_buffer(result, &find_own_turn->result, bytes);
+    const struct weft_plan_turn *turn = replay ? find_turn_row(replay, ordinal) : NULL;
+    if (turn && turn->bytes == bytes) weft_write_buffer(result, &turn->result, bytes);
 }
 
 /* ---- locks ---- */
+/* Lock a target once that lock is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win) {
     for_each_turn(weft_self->accesses, await_turn_of_access);
     return REAL(MPI_Win_lock)(type, rank, assertion, win);
 }
 
+/* Lock all targets once each of these locks is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     for_each_turn(weft_self->accesses, await_turn_of_access);
     return REAL(MPI_Win_lock_all)(assertion, win);
 }
 
-/* Lets the next lock of the target in the recorded order go on. */
+/* Unlock a target, so that the next lock in the recorded order may go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
     int64_t ordinal = weft_find_window_lock(win, rank);
     int code = REAL(MPI_Win_unlock)(rank, win);
@@ -125,7 +130,7 @@ WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
     return code;
 }
 
-/* Lets the next locks of all targets in the recorded order go on. */
+/* Unlock all targets, so that the next locks in the recorded order may go on. */
 WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
     int64_t ordinal = weft_find_window_lock(win, -1);
     int code = REAL(MPI_Win_unlock_all)(win);
@@ -134,46 +139,49 @@ WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
 }
 
 /* ---- atomic accesses: in an epoch of locks each for itself, in other epochs nothing is known before their end ---- */
-/* Return the turn of the thread's next atomic access, to a target that it has locked; NULL for none. */
+/* Return the recorded turn of the thread's next atomic access, to a target that it has locked; NULL if it has none. */
 static const struct weft_plan_turn *find_own_turn(MPI_Win win, int target) {
     const struct weft_replay *replay = target >= 0 ? weft_find_own_replay() : NULL;
     const struct weft_plan_turn *found = replay ? find_turn_row(replay, weft_self->accesses) : NULL;
     return found && find_channel(found) && weft_find_window_lock(win, target) >= 0 ? found : NULL;
 }
 
-#define IN_TURN(call)                                                                                                      \
-    const struct weft_plan_turn *t = find_own_turn(win, target);                                                                   \
-    if (!t) return call;                                                                                                  \
-    await_turn_of_access(t);                                                                                                             \
+/* Make an atomic access once it is next in the recorded order, and complete it before the next one may go on. */
+#define IN_TURN(call)                                                                                                     \
+    const struct weft_plan_turn *turn = find_own_turn(win, target);                                                       \
+    if (!turn) return call;                                                                                               \
+    await_turn_of_access(turn);                                                                                           \
     int code = call;                                                                                                      \
     if (code == MPI_SUCCESS) code = REAL(MPI_Win_flush)(target, win);                                                     \
-    count_turn(t);                                                                                                             \
+    count_turn(turn);                                                                                                     \
     return code;
 
+/* Make the access once it is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int target, MPI_Aint at, MPI_Op op, MPI_Win win) {
     IN_TURN(REAL(MPI_Fetch_and_op)(origin, result, type, target, at, op, win))
 }
 
+/* Make the access once it is next in the recorded order. */
 WEFT_REPLAY_CALL(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int target,
                                        MPI_Aint at, MPI_Win win) {
     IN_TURN(REAL(MPI_Compare_and_swap)(origin, compare, result, type, target, at, win))
 }
 
-#define UPDATE(name, type)                                                                                                 \
-    (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {  \
+#define UPDATE(name, type)                                                                                                \
+    (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {\
         IN_TURN(REAL(name)(from, n, given, target, at, k, there, op, win))                                                \
     }
-#define UPDATE_REQUESTED(name, type)                                                                                       \
+#define UPDATE_REQUESTED(name, type)                                                                                      \
     (const void *from, type n, MPI_Datatype given, int target, MPI_Aint at, type k, MPI_Datatype there, MPI_Op op,        \
      MPI_Win win, MPI_Request *request) {                                                                                 \
         IN_TURN(REAL(name)(from, n, given, target, at, k, there, op, win, request))                                       \
     }
-#define FETCH(name, type)                                                                                                  \
+#define FETCH(name, type)                                                                                                 \
     (const void *from, type n, MPI_Datatype given, void *result, type m, MPI_Datatype got, int target, MPI_Aint at,       \
      type k, MPI_Datatype there, MPI_Op op, MPI_Win win) {                                                                \
         IN_TURN(REAL(name)(from, n, given, result, m, got, target, at, k, there, op, win))                                \
     }
-#define FETCH_REQUESTED(name, type)                                                                                        \
+#define FETCH_REQUESTED(name, type)                                                                                       \
     (const void *from, type n, MPI_Datatype given, void *result, type m, MPI_Datatype got, int target, MPI_Aint at,       \
      type k, MPI_Datatype there, MPI_Op op, MPI_Win win, MPI_Request *request) {                                          \
         IN_TURN(REAL(name)(from, n, given, result, m, got, target, at, k, there, op, win, request))                       \

@@ -7,14 +7,14 @@
 #include "peek.h"
 #include "wrap.h"
 
-struct held { uint64_t begin, held; uint32_t ordinal, made; uint8_t kind; bool flushed; };
+struct target_lock { uint64_t begin, held; uint32_t ordinal, made; uint8_t kind; bool flushed; };
 
 struct window {
     MPI_Win handle;
     uint64_t name;
     int size;
     bool fetched;             /* this process has fetched from it: its updates are kept too */
-    struct held *locks;       /* [1 + target], [0]: MPI_Win_lock_all; kind 0: none */
+    struct target_lock *locks;       /* [1 + target], [0]: MPI_Win_lock_all; kind 0: none */
     struct window *next;
 };
 
@@ -42,7 +42,7 @@ static struct window *find_window(MPI_Win handle) {
 
 /* Return the state of this process's lock of a target (-1: of all targets), NULL for a target that the window does not
  * have. */
-static struct held *find_lock(struct window *known, int target) {
+static struct target_lock *find_lock(struct window *known, int target) {
     return known && target >= -1 && target < known->size ? &known->locks[1 + target] : NULL;
 }
 
@@ -100,7 +100,8 @@ void weft_forget_window(MPI_Win handle) {
 static void record_window_access(struct weft_thread *thread, const struct weft_access *access) {
     struct weft_stream *stream = &thread->windows;
     if (weft_the_record->keep) return; /* nobody replays such a run */
-    if (!stream->base && !weft_stream_open(weft_the_record, stream, WEFT_STREAM_WINDOWS, (int)thread->slot)) weft_stop_recording();
+    if (!stream->base && !weft_stream_open(weft_the_record, stream, WEFT_STREAM_WINDOWS, (int)thread->slot))
+        weft_stop_recording();
     if (!stream->base || !weft_stream_fits(stream, sizeof *access)) return;
     memcpy(stream->next, access, sizeof *access);
     stream->next += sizeof *access;
@@ -111,22 +112,28 @@ static void record_window_access(struct weft_thread *thread, const struct weft_a
 /* Note that a lock of a target (-1: of all targets) was taken. `begin`: ticks before the call. */
 void weft_note_window_lock(struct weft_thread *thread, MPI_Win handle, int target, bool exclusive, uint64_t begin) {
     pthread_mutex_lock(&windows_lock);
-    struct held *held = find_lock(find_window(handle), target);
+    struct target_lock *lock = find_lock(find_window(handle), target);
     uint8_t kind = exclusive ? WEFT_ACCESS_EXCLUSIVE : WEFT_ACCESS_SHARED;
-    if (held) *held = (struct held){begin, weft_ticks(weft_clock_kind), thread->accesses, thread->made, kind, false};
+    if (lock)
+        *lock = (struct target_lock){begin, weft_ticks(weft_clock_kind), thread->accesses, thread->made, kind, false};
     thread->accesses++;
     pthread_mutex_unlock(&windows_lock);
 }
 
 /* Record a lock of a target that ends. Needs windows_lock. */
 static void record_lock_end(struct weft_thread *thread, struct window *known, int target) {
-    struct held *held = find_lock(known, target);
-    if (!held || !held->kind) return;
+    struct target_lock *lock = find_lock(known, target);
+    if (!lock || !lock->kind) return;
     if (known->name)
-        record_window_access(thread, &(struct weft_access){.window = known->name, .begin = held->begin, .held = held->held,
-                                           .end = weft_ticks(weft_clock_kind), .ordinal = held->ordinal, .target = target,
-                                           .made = held->made, .kind = held->kind});
-    held->kind = 0;
+        record_window_access(thread, &(struct weft_access){.window = known->name,
+                                                           .begin = lock->begin,
+                                                           .held = lock->held,
+                                                           .end = weft_ticks(weft_clock_kind),
+                                                           .ordinal = lock->ordinal,
+                                                           .target = target,
+                                                           .made = lock->made,
+                                                           .kind = lock->kind});
+    lock->kind = 0;
 }
 
 /* Record that a call has ended the lock of a target, -1 for all, and the atomic accesses that it completed. */
@@ -141,21 +148,22 @@ void weft_end_window_lock(struct weft_thread *thread, MPI_Win handle, int target
 int64_t weft_find_window_lock(MPI_Win handle, int target) {
     pthread_mutex_lock(&windows_lock);
     struct window *known = find_window(handle);
-    const struct held *held = find_lock(known, target);
-    if (held && !held->kind) held = find_lock(known, -1);
-    int64_t ordinal = held && held->kind ? (int64_t)held->ordinal : -1;
+    const struct target_lock *lock = find_lock(known, target);
+    if (lock && !lock->kind) lock = find_lock(known, -1);
+    int64_t ordinal = lock && lock->kind ? (int64_t)lock->ordinal : -1;
     pthread_mutex_unlock(&windows_lock);
     return ordinal;
 }
 
 /* Note that the locks of a target (-1: of all targets) certainly are held now, as a flush has returned. Needs
  * windows_lock. */
-static void confirm_locks(struct window *known, int target) {
-    for (int locked_target = target < 0 ? -1 : target; locked_target < (target < 0 ? known->size : target + 1); locked_target++) {
-        struct held *held = find_lock(known, locked_target);
-        if (!held || !held->kind || held->flushed) continue;
-        held->held = weft_ticks(weft_clock_kind);
-        held->flushed = true;
+static void confirm_target_locks(struct window *known, int target) {
+    for (int locked_target = target < 0 ? -1 : target; locked_target < (target < 0 ? known->size : target + 1);
+         locked_target++) {
+        struct target_lock *lock = find_lock(known, locked_target);
+        if (!lock || !lock->kind || lock->flushed) continue;
+        lock->held = weft_ticks(weft_clock_kind);
+        lock->flushed = true;
     }
 }
 
@@ -168,31 +176,34 @@ static bool is_predefined_type(MPI_Datatype type) {
 }
 
 /* Return the bytes of the value of an atomic access, 0 if it does not fit into a row of the record. */
-static uint8_t count_value_bytes(const struct weft_did *access) {
+static uint8_t count_value_bytes(const struct weft_atomic_access *access) {
     int size = 0;
-    if (access->count <= 0 || access->count > 8 || !is_predefined_type(access->type) || REAL(MPI_Type_size)(access->type, &size) != MPI_SUCCESS) return 0;
+    if (access->count <= 0 || access->count > 8 || !is_predefined_type(access->type) ||
+        REAL(MPI_Type_size)(access->type, &size) != MPI_SUCCESS)
+        return 0;
     return size > 0 && size * access->count <= 8 ? (uint8_t)(size * access->count) : 0;
 }
 
 /* Return whether a datatype is one of MPI's integers. */
 static bool is_integer_type(MPI_Datatype type) {
-    return type == MPI_INT || type == MPI_LONG || type == MPI_LONG_LONG || type == MPI_UNSIGNED || type == MPI_UNSIGNED_LONG ||
-           type == MPI_UNSIGNED_LONG_LONG || type == MPI_INT32_T || type == MPI_INT64_T || type == MPI_UINT32_T ||
-           type == MPI_UINT64_T || type == MPI_SHORT || type == MPI_UNSIGNED_SHORT || type == MPI_AINT ||
-           type == MPI_OFFSET || type == MPI_COUNT;
+    return type == MPI_INT || type == MPI_LONG || type == MPI_LONG_LONG || type == MPI_UNSIGNED ||
+           type == MPI_UNSIGNED_LONG || type == MPI_UNSIGNED_LONG_LONG || type == MPI_INT32_T || type == MPI_INT64_T ||
+           type == MPI_UINT32_T || type == MPI_UINT64_T || type == MPI_SHORT || type == MPI_UNSIGNED_SHORT ||
+           type == MPI_AINT || type == MPI_OFFSET || type == MPI_COUNT;
 }
 
 /* Return how an atomic access changes the target (WEFT_CHANGE_*): sum, replace, swap, not at all, or unknown. */
-static uint16_t find_change(const struct weft_did *access) {
+static uint16_t find_change_kind(const struct weft_atomic_access *access) {
     if (access->compare) return WEFT_CHANGE_SWAP;
     if (access->op == MPI_NO_OP) return WEFT_CHANGE_NONE;
     if (!access->operand) return WEFT_CHANGE_UNKNOWN;
     if (access->op == MPI_REPLACE) return WEFT_CHANGE_REPLACE;
-    return access->op == MPI_SUM && access->count == 1 && is_integer_type(access->type) ? WEFT_CHANGE_SUM : WEFT_CHANGE_UNKNOWN;
+    return access->op == MPI_SUM && access->count == 1 && is_integer_type(access->type) ? WEFT_CHANGE_SUM
+                                                                                        : WEFT_CHANGE_UNKNOWN;
 }
 
 /* Return whether an update may be rounded, so that the value depends on the order of updates. */
-static bool may_round(const struct weft_did *access) {
+static bool may_round(const struct weft_atomic_access *access) {
     return !access->result && (access->op == MPI_SUM || access->op == MPI_PROD) && !is_integer_type(access->type);
 }
 
@@ -215,22 +226,34 @@ static struct pending *make_pending_access(void) {
 }
 
 /* Note an atomic access that a call has begun; it is recorded once it is complete. */
-void weft_note_atomic_access(struct weft_thread *thread, const struct weft_did *did) {
+void weft_note_atomic_access(struct weft_thread *thread, const struct weft_atomic_access *access) {
     uint32_t ordinal = thread->accesses++;
-    if (did->target < 0 || !weft_recording) return; /* MPI_PROC_NULL */
+    if (access->target < 0 || !weft_recording) return; /* MPI_PROC_NULL */
     pthread_mutex_lock(&windows_lock);
-    struct window *known = find_window(did->window);
-    if (known && did->result) known->fetched = true;
-    uint8_t bytes = known && known->fetched ? count_value_bytes(did) : 0;
-    struct pending *pending = known && known->name && (did->result || bytes || may_round(did)) ? make_pending_access() : NULL;
+    struct window *known = find_window(access->window);
+    if (known && access->result) known->fetched = true;
+    uint8_t bytes = known && known->fetched ? count_value_bytes(access) : 0;
+    struct pending *pending =
+        known && known->name && (access->result || bytes || may_round(access)) ? make_pending_access() : NULL;
     if (pending) {
-        *pending = (struct pending){.window = did->window, .result = did->result, .request = did->request, .requested = did->requested};
-        pending->access = (struct weft_access){
-            .window = known->name, .begin = did->begin, .held = weft_ticks(weft_clock_kind), .place = did->place, .ordinal = ordinal, .target = did->target,
-            .made = thread->made, .kind = did->result ? WEFT_ACCESS_FETCH : WEFT_ACCESS_UPDATE, .bytes = bytes,
-            .change = find_change(did), .compare = read_value(did->compare, bytes)};
-        if (pending->access.change != WEFT_CHANGE_NONE) pending->access.operand = read_value(did->operand, bytes); /* else not significant */
-        if (did->requested) weft_window_requests++;
+        *pending = (struct pending){.window = access->window,
+                                    .result = access->result,
+                                    .request = access->request,
+                                    .requested = access->requested};
+        pending->access = (struct weft_access){.window = known->name,
+                                               .begin = access->begin,
+                                               .held = weft_ticks(weft_clock_kind),
+                                               .place = access->place,
+                                               .ordinal = ordinal,
+                                               .target = access->target,
+                                               .made = thread->made,
+                                               .kind = access->result ? WEFT_ACCESS_FETCH : WEFT_ACCESS_UPDATE,
+                                               .bytes = bytes,
+                                               .change = find_change_kind(access),
+                                               .compare = read_value(access->compare, bytes)};
+        if (pending->access.change != WEFT_CHANGE_NONE)
+            pending->access.operand = read_value(access->operand, bytes); /* else not significant */
+        if (access->requested) weft_window_requests++;
     }
     pthread_mutex_unlock(&windows_lock);
 }
@@ -240,7 +263,8 @@ void weft_note_atomic_access(struct weft_thread *thread, const struct weft_did *
 static void record_complete_access(struct weft_thread *thread, struct pending *pending) {
     struct weft_access *access = &pending->access;
     if (access->kind == WEFT_ACCESS_FETCH && access->bytes) {
-        if (UNLIKELY(weft_replaying)) weft_replay_fetched_value(access->made, access->ordinal, pending->result, access->bytes);
+        if (UNLIKELY(weft_replaying))
+            weft_replay_fetched_value(access->made, access->ordinal, pending->result, access->bytes);
         access->result = read_value(pending->result, access->bytes);
     }
     access->end = weft_ticks(weft_clock_kind);
@@ -256,12 +280,13 @@ void weft_end_atomic_accesses(struct weft_thread *thread, MPI_Win handle, int ta
     for (int i = 0; i < pending_count; i++) {
         struct pending *pending = &pendings[i];
         bool there = pending->window == handle && (target < 0 || pending->access.target == target);
-        if (there && !(only_here && pending->access.kind == WEFT_ACCESS_UPDATE)) record_complete_access(thread, pending);
+        if (there && !(only_here && pending->access.kind == WEFT_ACCESS_UPDATE))
+            record_complete_access(thread, pending);
         else pendings[kept++] = *pending;
     }
     pending_count = kept;
     struct window *known = find_window(handle);
-    if (known) confirm_locks(known, target);
+    if (known) confirm_target_locks(known, target);
     pthread_mutex_unlock(&windows_lock);
 }
 
@@ -285,21 +310,26 @@ void weft_end_requested_access(struct weft_thread *thread, MPI_Request request) 
 }
 
 /* ---- level outcomes (at level trace the generated wrappers say the same) ---- */
-#define MADE(call)                                                                                                 \
+/* Make a window, and note it. */
+#define MADE(call)                                                                                                        \
     ENTER;                                                                                                                \
     int code = call;                                                                                                      \
     if (thread && code == MPI_SUCCESS) weft_note_window(*win);                                                            \
     return code;
 
+/* Make a window, and note it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_create)(void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win) {
     MADE(REAL(MPI_Win_create)(base, size, unit, info, comm, win))
 }
+/* Make a window, and note it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_allocate)(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
     MADE(REAL(MPI_Win_allocate)(size, unit, info, comm, base, win))
 }
+/* Make a window, and note it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_allocate_shared)(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win) {
     MADE(REAL(MPI_Win_allocate_shared)(size, unit, info, comm, base, win))
 }
+/* Make a window, and note it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_create_dynamic)(MPI_Info info, MPI_Comm comm, MPI_Win *win) {
     MADE(REAL(MPI_Win_create_dynamic)(info, comm, win))
 }
@@ -315,7 +345,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_allocate_shared_c)(MPI_Aint size, MPI_Aint unit, MP
 }
 #endif
 
-/* Forgets the window that the call frees. */
+/* Free a window, and forget it. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     ENTER;
     MPI_Win before = *win;
@@ -324,7 +354,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_free)(MPI_Win *win) {
     return code;
 }
 
-/* Notes the lock that the call takes, with its times. */
+/* Lock a target, and note the lock with its times. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);
@@ -334,7 +364,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock)(int type, int rank, int assertion, MPI_Win wi
     return code;
 }
 
-/* Notes the locks that the call takes, with its times. */
+/* Lock all targets, and note the locks with their times. */
 WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     ENTER;
     uint64_t begin = weft_ticks(weft_clock_kind);
@@ -343,48 +373,50 @@ WEFT_OUTCOME_WRAPPER(MPI_Win_lock_all)(int assertion, MPI_Win win) {
     return code;
 }
 
-/* Calls on, and then keeps what is said of the access. */
-#define ACCESSED(call, ...)                                                                                                \
+/* Make an atomic access, and note it (the fields of struct weft_atomic_access follow). */
+#define ACCESSED(call, ...)                                                                                               \
     ENTER;                                                                                                                \
     uint64_t begin = weft_ticks(weft_clock_kind);                                                                         \
     int code = call;                                                                                                      \
     if (thread && code == MPI_SUCCESS)                                                                                    \
-        weft_note_atomic_access(thread, &(struct weft_did){.window = win, .target = rank, .place = (int64_t)at, .begin = begin,  \
+        weft_note_atomic_access(thread, &(struct weft_atomic_access){.window = win, .target = rank, .place = (int64_t)at, .begin = begin,\
                                                         .operand = origin, __VA_ARGS__});                                 \
     return code;
 
+/* Make the access, and note it for its completion. */
 WEFT_OUTCOME_WRAPPER(MPI_Fetch_and_op)(const void *origin, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win) {
     ACCESSED(REAL(MPI_Fetch_and_op)(origin, result, type, rank, at, op, win), .type = type, .count = 1, .op = op, .result = result)
 }
 
+/* Make the access, and note it for its completion. */
 WEFT_OUTCOME_WRAPPER(MPI_Compare_and_swap)(const void *origin, const void *compare, void *result, MPI_Datatype type, int rank, MPI_Aint at, MPI_Win win) {
     ACCESSED(REAL(MPI_Compare_and_swap)(origin, compare, result, type, rank, at, win), .type = type, .count = 1,
              .compare = compare, .result = result)
 }
 
-#define UPDATE(name, count_type)                                                                                           \
+#define UPDATE(name, count_type)                                                                                          \
     (const void *origin, count_type n, MPI_Datatype type, int rank, MPI_Aint at, count_type k, MPI_Datatype target,       \
      MPI_Op op, MPI_Win win) {                                                                                            \
         ACCESSED(REAL(name)(origin, n, type, rank, at, k, target, op, win), .type = type, .count = (int64_t)n, .op = op)  \
     }
-#define UPDATE_REQUESTED(name, count_type)                                                                                 \
+#define UPDATE_REQUESTED(name, count_type)                                                                                \
     (const void *origin, count_type n, MPI_Datatype type, int rank, MPI_Aint at, count_type k, MPI_Datatype target,       \
      MPI_Op op, MPI_Win win, MPI_Request *request) {                                                                      \
         ACCESSED(REAL(name)(origin, n, type, rank, at, k, target, op, win, request), .type = type, .count = (int64_t)n,   \
                  .op = op, .request = *request, .requested = true)                                                        \
     }
 #define ORIGIN_AS_RESULT .operand = type == got && n == m ? origin : NULL
-#define FETCH(name, count_type)                                                                                            \
+#define FETCH(name, count_type)                                                                                           \
     (const void *origin, count_type n, MPI_Datatype type, void *result, count_type m, MPI_Datatype got, int rank,         \
      MPI_Aint at, count_type k, MPI_Datatype target, MPI_Op op, MPI_Win win) {                                            \
         ACCESSED(REAL(name)(origin, n, type, result, m, got, rank, at, k, target, op, win), .type = got,                  \
                  .count = (int64_t)m, .op = op, .result = result, ORIGIN_AS_RESULT)                                       \
     }
-#define FETCH_REQUESTED(name, count_type)                                                                                  \
+#define FETCH_REQUESTED(name, count_type)                                                                                 \
     (const void *origin, count_type n, MPI_Datatype type, void *result, count_type m, MPI_Datatype got, int rank,         \
      MPI_Aint at, count_type k, MPI_Datatype target, MPI_Op op, MPI_Win win, MPI_Request *request) {                      \
         ACCESSED(REAL(name)(origin, n, type, result, m, got, rank, at, k, target, op, win, request), .type = got,         \
-                 .count = (int64_t)m, .op = op, .result = result, .request = *request, .requested = true, ORIGIN_AS_RESULT)  \
+                 .count = (int64_t)m, .op = op, .result = result, .request = *request, .requested = true, ORIGIN_AS_RESULT)\
     }
 WEFT_OUTCOME_WRAPPER(MPI_Accumulate) UPDATE(MPI_Accumulate, int)
 WEFT_OUTCOME_WRAPPER(MPI_Raccumulate) UPDATE_REQUESTED(MPI_Raccumulate, int)
@@ -397,7 +429,8 @@ WEFT_OUTCOME_WRAPPER(MPI_Get_accumulate_c) FETCH(MPI_Get_accumulate_c, MPI_Count
 WEFT_OUTCOME_WRAPPER(MPI_Rget_accumulate_c) FETCH_REQUESTED(MPI_Rget_accumulate_c, MPI_Count)
 #endif
 
-#define SYNCED(parameters, call, keeps)                                                                                    \
+/* Make a call that completes accesses, and record these. */
+#define SYNCED(parameters, call, keeps)                                                                                   \
     parameters {                                                                                                          \
         ENTER;                                                                                                            \
         int code = call;                                                                                                  \

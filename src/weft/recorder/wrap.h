@@ -35,8 +35,8 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_hash_status(const MPI_Status *status) {
 
 /* One more MPI_Wtime of a fold, and what it gave. */
 WEFT_COLD void weft_write_clock_unit(struct weft_thread *thread);
-/* Add a call of MPI_Wtime to the count of the thread's last event, and write the time that it gave into the event's
- * tail (times.h). */
+/* Add a call of MPI_Wtime to the count of the thread's last event, and write the time that it gave behind that event's
+ * fixed fields (times.h). */
 WEFT_HOT void weft_count_repeated_clock_call(struct weft_thread *thread, double now) {
     struct weft_outcome_state *state = &thread->outcome_state;
     if (UNLIKELY(!thread->fold->count)) weft_write_clock_unit(thread);
@@ -83,7 +83,8 @@ WEFT_INLINE int weft_count_cart_dimensions(MPI_Comm comm) {
     return REAL(MPI_Cartdim_get)(comm, &n) == MPI_SUCCESS ? n : 0;
 }
 
-/* Return how many bytes an array of `n` strings takes in a tail at most; it ends before a NULL. */
+/* Return how many bytes an array of `n` strings takes at most when it is written into an event; it ends before a
+ * NULL. */
 WEFT_INLINE WEFT_GIVEN int64_t weft_bound_string_bytes(int64_t n, char *const *strings) {
     int64_t bytes = 0;
     for (int64_t i = 0; strings && i < n && i < WEFT_STRINGS && strings[i]; i++)
@@ -116,7 +117,7 @@ struct weft_completion {
 };
 
 extern WEFT_HIDDEN __thread struct weft_completing {
-    struct weft_found found;
+    struct weft_found_request found;
     MPI_Request before;
 } weft_completing;
 /* Note the one request that a call may complete, before the call. `variable`: the one of the program that holds it. Return
@@ -141,9 +142,9 @@ WEFT_HIDDEN struct weft_completion weft_note_requests_of_call(struct weft_thread
 WEFT_INLINE void weft_end_noted_request(const struct weft_completion *noted, int64_t i, struct weft_event *event,
                                         MPI_Request after, bool ok, const MPI_Status *status) {
     if (i < 0 || i >= noted->n) return;
-    struct weft_done done = weft_end_request(
+    struct weft_request_end done = weft_end_request(
         noted->ids[i], noted->before[i], after,
-        (struct weft_ended){ok, noted->guessed[i], noted->fields[i] == WEFT_STATUS_MESSAGE ? status : NULL});
+        (struct weft_request_result){ok, noted->guessed[i], noted->fields[i] == WEFT_STATUS_MESSAGE ? status : NULL});
     if (UNLIKELY(done.changed)) {
         event->flags |= WEFT_FLAG_BUFFER_CHANGED;
         if (!event->buffer) event->buffer = (uint64_t)(uintptr_t)done.changed;

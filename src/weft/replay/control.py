@@ -53,10 +53,10 @@ class ControlPage:
         return int(self.page["pid"][0])
 
     def set_goal(self, position: int | None, thread: int | None = None, polls: int = 0) -> None:
-        """Let a thread, by default each of the rank's threads, pass `position` entries of its plan and then stop
-        (park). None removes the goal.
+        """Let a thread, by default each of the rank's threads, pass `position` entries (recorded calls) of its plan and
+        then stop there (park). None removes the goal.
 
-        `polls`: how many more failed polls it makes there before it stops.
+        `polls`: how many more failed polls, such as MPI_Test, it makes there before it stops.
         """
         goal = GOAL_NONE if position is None else position
         which = slice(None) if thread is None else thread
@@ -84,8 +84,8 @@ class ControlPage:
         return bool(self.page["thread"]["parked"][0, thread])
 
     def is_polling(self, thread: int | None = None) -> bool:
-        """Return whether a thread (any by default) still polls although its record goes on with another call, or has
-        ended.
+        """Return whether a thread, by default any, still polls (as with MPI_Test) although its record goes on with
+        another call or has ended.
         """
         threads = self.page["thread"][0, slice(None) if thread is None else thread]
         return bool((threads["polling"] | threads["free_polls"]).any())
@@ -132,8 +132,8 @@ class ControlPage:
 
     @property
     def divergence(self) -> tuple[Divergence, dict[str, int]] | None:
-        """Return why the rank does not follow its record, and the numbers that belong to that (recorder/plan.h); None
-        if it follows.
+        """Return why the rank does not follow its record, and the numbers that belong to this reason by name
+        (recorder/plan.h). None if it follows the record.
         """
         fields = {name: int(self.page["diverged"][name][0]) for name in self.page["diverged"].dtype.names}
         return (Divergence(fields["why"]), fields) if fields["why"] else None

@@ -48,7 +48,9 @@ class Cut:
     """The events that a person named."""
 
     def meet(self, other: Cut) -> Cut:
-        """Return the greatest cut within both cuts: each thread stops at the earlier of its two goals."""
+        """Return the greatest cut (how far each thread goes) within both cuts: each thread stops at the earlier of its
+        two goals.
+        """
         met = Cut(asked=self.asked + other.asked)
         for thread in self.goals | other.goals:
             here = [cut for cut in (self, other) if thread in cut.goals]
@@ -264,14 +266,16 @@ class Cuts:
 
     @cached_property
     def _turn_edges(self) -> _TurnEdges:
-        """Return the order of window accesses as pairs of points; no pairs if no plan has such accesses."""
+        """Return the order of accesses to windows as pairs of points, of which the first comes before the second. No
+        pairs if no plan has such accesses.
+        """
         taken = any(plan.flags & PlanFlag.TURNS for plan in self.plans)
         ranks = self.trace.ranks[: len(self.plans)]
         return _TurnEdges(self.order, ranks, find_turns(ranks) if taken else Turns())
 
     def _goals_at(self, process: int, event: int, include_event: bool) -> Goals:
-        """Return how many entries of their plans the threads of a process pass before an event, or with `include_event`
-        up to and with it: (rank, thread) -> number. Empty for a process without a plan.
+        """Return how many entries (recorded calls) of their plans the threads of a process pass before an event, or
+        with `include_event` up to and with it: (rank, thread) -> number. Empty for a process without a plan.
         """
         rank = int(self.order.processes.rank[process])
         if rank >= len(self.plans):

@@ -17,11 +17,12 @@ from weft.errors import UsageError
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Access, Act, Sync, functions_with
 from weft.order import Order
+from weft.replay.holds import Hold, find_sends_to_hold
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
 from weft.replay.plan import RankPlan, ThreadPlan
 from weft.replay.planning import is_record_complete
 from weft.replay.points import require_event
-from weft.replay.ready import RequestOperations, find_completing_calls
+from weft.replay.ready import CompletingCall, RequestOperations, find_completing_calls
 from weft.trace import Trace
 
 _TURNS = [
@@ -53,14 +54,16 @@ class Forcing:
         self.trace, self.match, self.order = trace, match, order
         self.forced, self.event = forced, forced.event
         self.sender = -1
+        self.call: CompletingCall | None = None
+        """The call that completes another request; None for a forced message."""
         self.processes = order.processes
         seeds, losers = self._effects_of_request() if forced.request >= 0 else self._effects_of_message()
         self.future = order.future_points(seeds)
         self.kept = self._find_unchanged_wildcards(losers)
 
     def _effects_of_message(self) -> tuple[dict[int, int], list[int]]:
-        """Return the first point of each process that the other message of a wildcard changes, and the rows of the
-        receives that lose their message.
+        """Return (points, rows): by process (a thread), the first point that the forced message changes, and the rows
+        of the receives that lose their message. Raises UsageError if the call cannot take that message.
         """
         trace, match, order = self.trace, self.match, self.order
         (rank, index), source = self.event, self.forced.source
@@ -91,8 +94,8 @@ class Forcing:
         return seeds, losers
 
     def _effects_of_request(self) -> tuple[dict[int, int], list[int]]:
-        """Return the first point that the other completed request changes, the end of its call, and no rows: no receive
-        loses its message.
+        """Return (points, rows): the first point that the other request changes, which is the end of its call, and no
+        rows, as no receive loses its message. Raises UsageError if the call cannot complete that request.
         """
         (rank, event), index = self.event, self.forced.request
         name = self.trace.event(rank, event).function.name
@@ -108,6 +111,7 @@ class Forcing:
             raise UsageError(f"--force {self.forced}: request #{index} is of no message: its order is not known")
         if not ready:
             raise UsageError(f"--force {self.forced}: request #{index} is not active, or only complete after this call")
+        self.call = call
         return dict([self.order.point(rank, event, end=True)]), []
 
     def _require_possible(self, posts: Posts, row: int | None, sender: int, decided: EventId, order: Order) -> None:
@@ -141,7 +145,9 @@ class Forcing:
             )
 
     def _find_displaced_receives(self, row: int | None) -> list[int]:
-        """Return the rows of later receives that get another message because of the forced one."""
+        """Return the rows of later receives that get another message because of the forced one. `row`: the receive that
+        is forced; none are returned for a probe (None).
+        """
         if row is None:
             return []
         recvs = self.match.recvs
@@ -156,8 +162,8 @@ class Forcing:
         return list(losers)
 
     def _next_receive_from(self, row: int, sender: int) -> int | None:
-        """Return the row of the first later receive that took a message of a sender which also fits the receive at
-        `row`; None if there is none.
+        """Return the row of the first receive after the one at `row` that took a message of `sender`. Only messages
+        that fit the receive at `row`, too, count. None if there is none.
         """
         recvs, sends = self.match.recvs, self.match.sends
         part = recvs.of_rank(self.event[0])
@@ -169,7 +175,9 @@ class Forcing:
         return min(taken, key=lambda k: int(sends.event[recvs.partner[k]]), default=None)
 
     def _find_probes_of_sender(self, row: int | None) -> list[int]:
-        """Return the events of later probes that saw a message of the forced sender, which is now taken before them."""
+        """Return the events of later probes that saw a message of the forced sender: the forced receive now takes a
+        message before them. `row`: that receive; none are returned for a probe (None).
+        """
         probes = self.match.probes
         part = probes.of_rank(self.event[0])
         rows = part.start + np.flatnonzero((probes.event[part] > self.event[1]) & (probes.partner[part] != NONE))
@@ -199,8 +207,8 @@ class Forcing:
         return found
 
     def _completion_of_synchronous_send(self, row: int) -> list[EventId]:
-        """Return the call at whose end a synchronous sender knew that its message was taken, as a list of one; empty
-        for other sends.
+        """Return, as a list of one, the call at whose end the sender of a receive's message knew that it was taken.
+        Empty if the send was not synchronous or not completed.
         """
         sends = self.match.sends
         send = int(self.match.recvs.partner[row])
@@ -209,7 +217,9 @@ class Forcing:
         return [EventId(sends.rank_of(send), int(sends.completion[send]))]
 
     def _find_unchanged_wildcards(self, losers: list[int]) -> set[EventId]:
-        """Return the events of other wildcard receives that take the same message as in the record."""
+        """Return the events of the other wildcard receives that take the same message as in the record in spite of the
+        forced outcome. `losers`: rows of receives that lost their message.
+        """
         recvs, kept = self.match.recvs, set()
         free_on: set[int] = set()
         rows = np.flatnonzero(recvs.flags & Post.ANY_SOURCE != 0)
@@ -242,6 +252,13 @@ class Forcing:
         """
         return (rank, event) in self.kept if receive else self._is_unaffected(rank, event, end=True)
 
+    def find_sends_to_hold(self, plans: Sequence[RankPlan]) -> list[Hold]:
+        """Return the sends that wait until the call has completed the forced request; none for a forced message."""
+        if self.call is None:
+            return []
+        requests = RequestOperations(self.trace, self.match, self.order)
+        return find_sends_to_hold(requests, plans, self.event.rank, self.call, self.forced.request)
+
     def apply_to_plans(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
         """Return the ranks' plans with the forced outcome; each plan ends where the record no longer applies."""
         cut = []
@@ -251,7 +268,9 @@ class Forcing:
         return cut
 
     def _cut_thread_plan(self, plan: RankPlan, thread: ThreadPlan) -> ThreadPlan:
-        """Return the plan of a thread, ending where its calls depend on the forced one."""
+        """Return the plan of a thread with the forced outcome. It ends where the thread's calls begin to depend on the
+        forced one.
+        """
         slot = thread.slot
         rank = self.trace.ranks[plan.rank]
         merged = np.flatnonzero(rank.event_threads == slot)  # index among all events of the rank

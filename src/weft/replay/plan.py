@@ -45,8 +45,8 @@ POLLS: Final = (
 
 
 def checks_of_function(function: Function) -> Check:
-    """Return which arguments of a function's calls a replay compares with the record: those known at entry and the same
-    in every replay.
+    """Return which arguments of a function's calls a replay compares with the record. These are known when the call
+    begins, and the same in every replay.
     """
     if function.name in pvm.DECIDED:
         return Check.CALL
@@ -93,20 +93,22 @@ class ThreadPlan:
         return int(np.searchsorted(self.entries["event"], event))
 
     def seconds_before_entry(self, position: int) -> float:
-        """Return the recorded seconds between the begin of the entry before a position and that of the entry at it. 0
-        at the first entry, and if the record has no times.
+        """Return the seconds in the record from the begin of the entry before a position to the begin of the entry at
+        it. 0 at the first entry, and if the record has no times.
         """
         if not 0 < position < len(self.begun):
             return 0.0
         return float(self.begun[position] - self.begun[position - 1]) * 1e-9
 
     def failed_polls_before(self, event: int) -> int:
-        """Return how many polls failed before an event, since the last entry before it."""
+        """Return how many polls (such as MPI_Test) failed between the last entry of the plan before an event and the
+        event.
+        """
         return int(self._failed_polls_between(self.entries_before(event), event)[:, 1].sum())
 
     def next_event(self, position: int, polls: int = 0) -> int | None:
-        """Return the index, among the thread's events, of the event after `position` entries and then `polls` failed
-        polls; None at the end.
+        """Return the index, among the thread's events, of the event that comes after `position` entries of the plan and
+        then `polls` failed polls; None at the end of the record.
         """
         end = int(self.entries["event"][position]) if position < len(self.entries) else None
         rows = self._failed_polls_between(position, end)
@@ -114,8 +116,8 @@ class ThreadPlan:
         return int(rows[later][0, 0]) if later.any() else end
 
     def _failed_polls_between(self, position: int, end: int | None) -> NDArray[np.int64]:
-        """Return the rows (event, count) of failed polls between the entry before a position and the event `end` (None:
-        the end of the record).
+        """Return the rows (event, count) of the polls that failed between the entry before a position and the event
+        `end`; None as `end` is the end of the record.
         """
         begin = int(self.entries["event"][position - 1]) if position else -1
         events = self.failed[:, 0]
@@ -211,8 +213,8 @@ def canonical_id(functions: FunctionTable, function: Function) -> int:
 
 @lru_cache(maxsize=4)
 def checks_by_function(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-    """Return two columns by function id: which arguments of its calls are compared with the record, and the id of its
-    form with int counts.
+    """Return two columns by function id: the arguments of its calls that are compared with the record, and the id of
+    the function's form with int counts.
     """
     count = 1 + max((f.id for f in functions), default=0)
     kinds, canonical = np.zeros(count, np.uint8), np.arange(count, dtype=np.uint16)

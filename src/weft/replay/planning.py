@@ -40,8 +40,8 @@ _OVER: Final = ("finalized", "exited", "aborted")
 
 
 def make_plans(trace: Trace, match: Match | None) -> list[RankPlan]:
-    """Return the plans of all ranks that know their rank: what each of them will do in a replay. `match` is needed for
-    a record of level `trace`.
+    """Return what each rank will do in a replay (its plan), for all ranks that know their rank. `match`: which messages
+    the receives took, needed for a record of level `trace`.
     """
     trace.require_beginning("a replay")
     ranks = [rank for rank in trace.ranks if rank.rank >= 0]
@@ -95,7 +95,7 @@ def _add_spawned_tasks(trace: Trace, plans: Sequence[RankPlan]) -> None:
 
 
 def _add_window_turns(plans: Sequence[RankPlan], found: Turns) -> None:
-    """Add to each thread's plan its turns at windows."""
+    """Add to each thread's plan the order of its accesses to windows among those of other threads (its turns)."""
     for plan in plans:
         for thread in plan.threads:
             thread.turns = found.rows.get((plan.rank, thread.made), thread.turns)
@@ -105,8 +105,8 @@ def _add_window_turns(plans: Sequence[RankPlan], found: Turns) -> None:
 
 
 def _find_entry(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
-    """Return (rank, thread of the plan, entries before it) for a call in a plan, as a list of one; empty in a record
-    without events.
+    """Return [(rank, thread of the plan, entries before the call)] for a call in a rank's plan; [] if the call was not
+    recorded as an event.
     """
     if event == NOT_RECORDED:
         return []
@@ -129,7 +129,9 @@ def is_record_complete(rank: Rank) -> bool:
 
 
 def _plan_from_outcomes(rank: Rank) -> RankPlan:
-    """Return the plan of one rank from its recorded outcomes."""
+    """Return the plan of one rank from the outcomes of its calls, for a record of level `outcomes`. Raises WeftError if
+    several of its threads call MPI.
+    """
     made = {d.slot: d.made for d in rank.definitions.threads}
     if len(rank.threads) > 1:
         raise WeftError(
@@ -141,8 +143,8 @@ def _plan_from_outcomes(rank: Rank) -> RankPlan:
 
 
 def plan_thread_from_outcomes(log: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
-    """Return the plan of one thread from its log of outcomes (kind, value), in the order in which they were
-    recorded.
+    """Return the plan of one thread from its log of outcomes: what its wildcard receives, polls and completions came
+    to, as (kind, value) in recorded order. `made`: number of the thread's creation.
     """
     rows: list[tuple[Outcome, int, list[int]]] = []
     posts: dict[int, int] = {}
@@ -204,7 +206,7 @@ def _has_more_indices(values: list[int]) -> bool:
 
 @lru_cache(maxsize=8)
 def _functions_with_op(functions: FunctionTable, op: Op) -> tuple[str, ...]:
-    """Return the functions with an operation, without MPI_."""
+    """Return the names, without MPI_, of the functions that do an operation."""
     return tuple(base_name(f.name) for f in functions if classify(f.name)[0] is op)
 
 
@@ -275,12 +277,12 @@ class _TracePlanner:
         guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
         return guessed
 
-    def _plan_thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
-        """Return the plan of one thread. Its events are a part of those of a slot of the record, which threads that ran
-        one after the other share. `posts`: sources of messages, by the event that posts the receives.
+    def _plan_thread(self, slot: int, own_events: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
+        """Return the plan of one thread. `own_events`: its part of the events of a slot of the record, which threads
+        that ran one after the other share. `posts`: sources of messages, by the event that posts the receives.
         """
-        mine = np.flatnonzero(self.rank.event_threads == slot)[part]
-        first = part.start
+        mine = np.flatnonzero(self.rank.event_threads == slot)[own_events]
+        first = own_events.start
         events, functions = self.events[mine], self.functions[mine]
         failed = self._failed_polls()[mine]
         kept = (self.checks[functions] & Check.CALL != 0) & ~failed
@@ -317,7 +319,7 @@ class _TracePlanner:
         )  # fmt: skip
 
     def _read_times(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return what some events of MPI_Wtime gave, as the plan holds it."""
+        """Return the results of some events of MPI_Wtime in the form of a plan's file. `rows`: the events' indices."""
         clock = np.ascontiguousarray(self.events["buffer"][rows]).view(np.float64)
         more = {}
         for place in np.flatnonzero(self.events["count"][rows] > 1).tolist():
@@ -329,8 +331,8 @@ class _TracePlanner:
 
     @cached_property
     def outcomes_by_event(self) -> dict[int, list[int]]:
-        """Return, for each event with a nondeterministic outcome, that outcome in the numbers of the plan's file
-        (recorder/plan.h).
+        """Return, for each event with a nondeterministic outcome, that outcome as the plan's file has it: its kind and
+        then its values (recorder/plan.h).
         """
         found: dict[int, list[int]] = {}
         flags, failed = self.events["flags"], self._failed_polls()
@@ -395,8 +397,8 @@ class _TracePlanner:
     # Sources of wildcard receives: [source...] by the event that posted them
 
     def _sources_by_post(self) -> dict[int, list[int]]:
-        """Return, for each event that posts wildcard receives, the sources whose messages they took (or POSTED_NEVER,
-        POSTED_FREE).
+        """Return, for each event that posts wildcard receives, the ranks in the communicator whose messages they took.
+        In place of a rank stands POSTED_NEVER if no message came, POSTED_FREE if the source is unknown.
         """
         found: dict[int, list[int]] = {}
         rows = self.match.recvs

@@ -138,6 +138,7 @@ def _calls_from_place(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
 
 
 def _site_is_at(site: CallSite, place: SourcePoint) -> bool:
+    """Return whether a call site is in the function, or at the file and line, that a place names."""
     if place.name is not None:
         return site.function == place.name
     return site.line == place.line and site.file is not None and _is_file(site.file, str(place.file))
@@ -167,7 +168,7 @@ def resolve_location(trace: Trace, text: str, findings: Callable[[], Sequence[Fi
 
 def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
     """Return the events before which a replay has to stop for a location. For a finding, these are only each rank's
-    first event: a later one may need that those of other ranks have happened.
+    first event: a later one may be out of reach while other ranks stand before theirs.
     """
     events = resolve_location(trace, text, findings)
     if not text.startswith("finding:"):
@@ -179,8 +180,8 @@ def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequen
 
 
 def _find_receive(trace: Trace, named: re.Match[str]) -> EventId:
-    """Return the event that posts the receive of a message. The text names the message by rank, source and tag (demand
-    points of dbxR-II).
+    """Return the event that posts a rank's N-th receive of a message from a source, and with a tag if one is named
+    (demand points of dbxR-II). `named`: the match of the location's text. UsageError if the record has fewer.
     """
     text, rank, source, tag, visit = named[0], int(named[1]), int(named[2]), named[3], int(named[4] or 1)
     for one in (rank, source):

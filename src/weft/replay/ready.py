@@ -115,17 +115,20 @@ class RequestOperations:
         return partner != NONE and not self._comes_after(rank, event, self.match.recvs.id(partner))
 
     def _comes_after(self, rank: int, event: int, other: EventId) -> bool:
+        """Return whether another event can only begin after an event has ended."""
         return self.order.reaches(EventId(rank, event), other, a_end=True, b_end=False)
 
     def find_operation(self, rank: int, event: int, request: int) -> Row | None:
-        """Return the last send or receive that was started with a request before an event; None if there is none."""
+        """Return the last send or receive that was started with a request before an event, as (columns, row); None if
+        there is none.
+        """
         if rank not in self._made:
             self._made[rank] = self._operations_by_request(rank)
         begun = [row for at, row in self._made[rank].get(request, ()) if at < event]
         return begun[-1] if begun else None
 
     def _operations_by_request(self, rank: int) -> dict[int, list[tuple[int, Row]]]:
-        """Return (event that started it, operation) for all sends and receives of a rank, by request id, in order."""
+        """Return request id -> [(event that started it, send or receive), ...] for a rank, in order of these events."""
         events = self.trace.ranks[rank].events
         found: dict[int, list[tuple[int, Row]]] = {}
         functions = self.trace.functions
@@ -147,8 +150,8 @@ class RequestOperations:
         return found
 
     def _pair_startall_requests(self, rank: int, event: int, rows: list[Row]) -> Iterator[tuple[int, Row]]:
-        """Yield (request id, operation) for the requests of an MPI_Startall, in the order of the array. Of receives or
-        sends, none are yielded if their number is not that of the requests.
+        """Yield (request id, operation) for the requests of an MPI_Startall, in the order of the array. Receives are
+        left out if there are not as many as requests for receives; sends likewise.
         """
         given = [int(r) for r in self.trace.event(rank, event).args.get("array_of_requests") or []]
         receives = self._find_persistent_requests(rank)
@@ -159,7 +162,7 @@ class RequestOperations:
                 yield from zip(theirs, mine, strict=True)
 
     def _find_persistent_requests(self, rank: int) -> dict[int, bool]:
-        """Return for each persistent request of a rank whether it is a receive."""
+        """Return request id -> whether it is a receive (else a send) for the persistent requests of a rank."""
         events, functions = self.trace.ranks[rank].events, self.trace.functions
         found: dict[int, bool] = {}
         for act, receives in ((Act.RECEIVE, True), (Act.SEND, False)):

@@ -13,6 +13,7 @@ from weft.launch.watch import RankWatch, is_inside_mpi
 from weft.replay.control import ControlPage, plan_file
 from weft.replay.cuts import Cut, Thread
 from weft.replay.driver import Driver
+from weft.replay.holds import HeldSends, Hold
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
 from weft.replay.pace import QuietTimer, threads_of_ranks
 from weft.replay.plan import RankPlan
@@ -40,8 +41,10 @@ class Result(Enum):
     REFUSED = "refused"
 
 
-def has_begun(controls: Sequence[ControlPage], plans: Sequence[RankPlan], rank: int) -> bool:
-    """Return whether a rank has begun, or is sure to: all its parents have made the call that spawns it."""
+def is_sure_to_begin(controls: Sequence[ControlPage], plans: Sequence[RankPlan], rank: int) -> bool:
+    """Return whether a rank has begun or is sure to begin: it was not spawned, or all its parents have made the call
+    that spawns it. False if a spawned rank's parents are unknown.
+    """
     if controls[rank].pid or not plans[rank].spawned:
         return True
     calls = plans[rank].parents  # unknown for a rank that runs freely
@@ -61,6 +64,8 @@ class Replay:
     """Seconds after which it is ended wherever it is."""
     conductor: Conductor | None = None
     """Lets one rank at a time go on."""
+    holds: list[Hold] = field(default_factory=list)
+    """Sends that wait until a call of another rank has returned."""
     driver: Driver | None = None
     """The debugger that sets the goals while the ranks run."""
     result: Result = Result.FINISHED
@@ -69,6 +74,7 @@ class Replay:
     """Threads that are outside of MPI: they wait for others of their process, or have ended."""
     controls: list[ControlPage] = field(default_factory=list)
     _quiet: QuietTimer | None = None
+    _held: HeldSends | None = None
     _began: float = field(default_factory=time.monotonic)
 
     def write_plans(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
@@ -90,16 +96,23 @@ class Replay:
             self.controls[rank].set_goal(goal, thread, self.cut.polls.get((rank, thread), 0))
         if self.conductor is not None:
             self.conductor.start(self.controls)
+        elif self.holds and self.driver is None and not self.cut.goals:
+            self._held = HeldSends(list(self.holds))
+            self._held.start(self.controls)
 
-    def observe(self, watch: RankWatch) -> bool:
-        """Look at the ranks once, and set `result` if the replay has come to one; return whether it has to end."""
+    def check_end(self, watch: RankWatch) -> bool:
+        """Look at the ranks once, and return whether the replay has to end. If it has come to a result, `result` is
+        set.
+        """
         if self.driver is not None:
             watch.still_for = 0.0  # a rank in a deadlock is to be looked at, not to be ended
             return self.driver.over
         if self.note_failure():
             return True
         now = time.monotonic()
-        quiet = self._quiet_for(watch, now)
+        quiet = self._measure_quiet_seconds(watch, now)
+        if self._held is not None:
+            self._held.release(self.controls, quiet)
         late = self.timeout is not None and now - self._began > self.timeout
         if self.cut.goals and (self.conductor is None or self.conductor.over) and self.is_at_goals(watch, quiet):
             self.settled, self.result = True, Result.STOPPED
@@ -120,7 +133,7 @@ class Replay:
             return True
         return False
 
-    def _quiet_for(self, watch: RankWatch, now: float) -> float:
+    def _measure_quiet_seconds(self, watch: RankWatch, now: float) -> float:
         """Return the seconds without any progress, as the ranks experience them."""
         if self._quiet is None:
             self._quiet = QuietTimer(lambda: threads_of_ranks(self.controls) if watch.is_local else ())
@@ -135,15 +148,17 @@ class Replay:
         """
         return not watch.is_awaiting_verdict and (self.is_idle(quiet) or (quiet > STALL and self.is_stalled(watch)))
 
-    def has_begun(self, rank: int) -> bool:
-        """Tell whether a rank has begun, or is sure to."""
-        return has_begun(self.controls, self.plans, rank)
+    def is_sure_to_begin(self, rank: int) -> bool:
+        """Return whether a rank has begun or is sure to begin. False if it was spawned and its parents are unknown."""
+        return is_sure_to_begin(self.controls, self.plans, rank)
 
     def is_idle(self, quiet: float) -> bool:
-        """Return whether every rank waits for the replay, and each has polled for at least as long as when it was
-        recorded.
+        """Return whether every rank waits for the replay: stopped at its goal, at its end, or polling for what its
+        record does not give. Polls must have gone on for longer than when they were recorded. False if no rank polls.
+
+        `quiet`: seconds without progress.
         """
-        begun = [control for control in self.controls if self.has_begun(control.rank)]
+        begun = [control for control in self.controls if self.is_sure_to_begin(control.rank)]
         threads = [(c, t) for c in begun for t in range(len(self.plans[c.rank].threads))]
         if any(not (c.state is ControlState.ENDED or c.is_polling(t) or c.is_parked(t)) for c, t in threads):
             return False
@@ -155,11 +170,13 @@ class Replay:
         return bool(awaited) and quiet > IDLE + 2 * max(awaited)
 
     def is_at_goals(self, watch: RankWatch, quiet: float) -> bool:
-        """Return whether every rank is at its goal: parked, or inside the last call before it."""
+        """Return whether every rank is at its goal: parked there, or inside the last call before it. Threads that are
+        outside of MPI are noted in `outside`. `quiet`: seconds without progress.
+        """
         settled = True
         self.outside.clear()
         for rank, control in enumerate(self.controls):
-            for thread in range(len(self.plans[rank].threads)) if self.has_begun(rank) else ():
+            for thread in range(len(self.plans[rank].threads)) if self.is_sure_to_begin(rank) else ():
                 goal = self.cut.goals.get((rank, thread))
                 if control.state is ControlState.ENDED or (goal is not None and control.is_parked(thread)):
                     continue
@@ -169,8 +186,8 @@ class Replay:
         return settled or quiet > SETTLE
 
     def _has_reached_its_last_call(self, watch: RankWatch, rank: int, thread: int, quiet: float) -> bool:
-        """Return whether a thread that is not parked has come as far as it can: inside its last call, or outside of
-        MPI.
+        """Return whether a thread that is not parked has come as far as it can: it is inside its last call, outside of
+        MPI, or has ended. Threads outside of MPI are noted in `outside`. `quiet`: seconds without progress.
         """
         control, recorded = self.controls[rank], len(self.plans[rank].threads[thread].entries)
         goal = self.cut.goals.get((rank, thread))
@@ -193,8 +210,8 @@ class Replay:
         return True
 
     def _waits_for_other_thread(self, watch: RankWatch, rank: int, thread: int) -> bool:
-        """Return whether a thread sleeps outside of MPI while another thread of its process is stopped in MPI: it waits
-        for that one.
+        """Return whether a thread sleeps outside of MPI while another thread of its process is stopped in MPI. It then
+        waits for the other one.
         """
         control, threads = self.controls[rank], range(len(self.plans[rank].threads))
         stopped = (
@@ -204,7 +221,9 @@ class Replay:
         return any(stopped) and control.is_asleep(thread)
 
     def _is_stopped(self, watch: RankWatch, rank: int, thread: int) -> bool:
-        """Return whether a thread is inside MPI, or has not begun."""
+        """Return whether a thread is inside a call of MPI. True also for a further thread of the process that has not
+        called MPI yet.
+        """
         tid = self.controls[rank].thread_id(thread)
         if not tid:
             return thread > 0
@@ -232,7 +251,7 @@ class Replay:
         """
         return all(
             control.state is ControlState.ENDED
-            or not self.has_begun(rank)
+            or not self.is_sure_to_begin(rank)
             or control.is_polling()
             or all(
                 control.is_parked(t)

@@ -32,7 +32,9 @@ _FIELDS = {
 
 
 def planned_event(trace: Trace, session: Replay, rank: int, slot: int, entry: int) -> Event | None:
-    """Return the recorded call that an entry of a thread's plan stands for; None if the plan has no such entry."""
+    """Return the recorded call that stands at an index (`entry`) in a thread's plan; None if the plan has no such
+    index.
+    """
     thread = session.plans[rank].threads[slot]
     known = 0 <= entry < len(thread.entries)
     return _event_of_thread(trace, rank, thread, int(thread.entries["event"][entry]) if known else None)
@@ -56,7 +58,9 @@ def _event_of_thread(trace: Trace, rank: int, thread: ThreadPlan, index: int | N
 
 
 def describe_position(trace: Trace, session: Replay, control: ControlPage, slot: int) -> str:
-    """Return where a thread is, as text without its rank."""
+    """Return where a thread is, as text without its rank: at the end, not spawned yet, outside of MPI, or before or in
+    an event.
+    """
     at = control.entries_passed(slot)
     if control.state is ControlState.ENDED:
         return "at the end" + (f", past {trace.system.last}" if trace.ranks[control.rank].state == "finalized" else "")
@@ -93,7 +97,9 @@ def describe_stop(trace: Trace, session: Replay) -> list[str]:
 
 
 def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) -> str | None:
-    """Return why no rank stopped before a requested event; None if one did."""
+    """Return a sentence on why no rank stopped before a requested event; None if a rank did, or if there is no reason
+    to give.
+    """
     event = trace.event(rank, index)
     threads, slot = session.plans[rank].threads, event.thread.slot
     mine = next((i for i, thread in enumerate(threads) if thread.slot == slot), None)
@@ -153,10 +159,10 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
 
 
 def likely_cause(trace: Trace) -> str:
-    """Return the likely cause of a divergence as a sentence."""
-    if changed := changed_files(trace):
+    """Return a sentence on the likely cause of a divergence: files that have changed, or else other input or chance."""
+    if changed := list_changed_files(trace):
         return f"likely cause: {', '.join(changed[:3])} changed since the run was recorded"
-    there = left_files(trace)
+    there = find_files_written_by_run(trace)
     also = f" ({_are_there(there)})" if there else ""
     return (
         f"likely cause: another input or environment than recorded{also}, or a source of chance that is not a call of "
@@ -164,11 +170,11 @@ def likely_cause(trace: Trace) -> str:
     )
 
 
-def note_left_files(trace: Trace) -> list[str]:
+def describe_left_files(trace: Trace) -> list[str]:
     """Return one line on files that the recorded run wrote and that are there again when a replay fails; an empty list
     if there are none.
     """
-    if not (there := left_files(trace)):
+    if not (there := find_files_written_by_run(trace)):
         return []
     it, goes = ("it", "is") if len(there) == 1 else ("them", "are")
     return [
@@ -180,8 +186,10 @@ def _are_there(files: list[str]) -> str:
     return f"{listed(files[:3])}, which the recorded run wrote, {'is' if len(files) == 1 else 'are'} there now"
 
 
-def left_files(trace: Trace) -> list[str]:
-    """Return the names of the files in the run's working folder that were written while it was recorded."""
+def find_files_written_by_run(trace: Trace) -> list[str]:
+    """Return the names of the files in the run's working folder that were written while the run was recorded. [] if the
+    folder or the times are unknown.
+    """
     try:
         began, ended = (datetime.fromisoformat(str(trace.run.get(key))).timestamp() for key in ("started", "finished"))
         with os.scandir(str(trace.run.get("cwd"))) as entries:
@@ -191,12 +199,12 @@ def left_files(trace: Trace) -> list[str]:
         return []
 
 
-def changed_files(trace: Trace) -> list[str]:
+def list_changed_files(trace: Trace) -> list[str]:
     """Return the names of files that have changed since the record: those that the command names, and sources of the
     program.
     """
     found = find_changed_files(trace.run)
-    found += [one.file for one in sources.of(trace).changes() if one.what in ("changed", "gone")]
+    found += [one.file for one in sources.sources_of(trace).find_changes() if one.what in ("changed", "gone")]
     return list(dict.fromkeys(Path(path).name for path in found))
 
 

@@ -38,8 +38,8 @@ class Step:
 
 
 def plan_steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
-    """Return the steps that bring the ranks one by one to a cut, or to their ends. UsageError if the run cannot be
-    divided like this.
+    """Return the steps that bring the ranks, one after the other, to a cut or to their ends. UsageError if ranks have
+    several threads or use locks of windows.
     """
     if any(len(plan.threads) > 1 or plan.flags & PlanFlag.TURNS for plan in plans):
         raise UsageError(
@@ -112,7 +112,7 @@ class _StepPlanner:
         return bool(self.plans[rank].threads[0].entries["flags"][position] & EntryFlag.OPEN)
 
     def _add_step(self, rank: int, goal: int, *, inside: bool) -> None:
-        """Add a step to the sequence; a step of the same rank as the last one extends it."""
+        """Add a step to the sequence, or extend the last step if it is of the same rank."""
         self.done[rank] = goal
         if self.found and self.found[-1].rank == rank and not self.found[-1].inside:
             self.found[-1] = Step(rank, goal, inside)

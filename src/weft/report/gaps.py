@@ -29,10 +29,10 @@ def list_gaps(trace: Trace) -> list[str]:
     """
     if reason := explain_blindness(trace):
         return [f"Nothing was looked at: {reason}"]
-    return [sentence[0].upper() + sentence[1:] for sentence in _gaps(trace)]
+    return [sentence[0].upper() + sentence[1:] for sentence in _find_gaps(trace)]
 
 
-def _gaps(trace: Trace) -> Iterator[str]:
+def _find_gaps(trace: Trace) -> Iterator[str]:
     """Yield a sentence for each part of the run that is not in the record: ranks without a record, calls that were not
     recorded, damage.
     """

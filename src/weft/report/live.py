@@ -121,7 +121,7 @@ class SnapshotTaker(LiveReporter):
             return
         why = "its calls are dropped sooner than they are copied"
         try:
-            yield from self._try_copy(snapshots.copy_records(self.run, trace.run, trace.until))
+            yield from self._turn_into_snapshot(snapshots.copy_records(self.run, trace.run, trace.until))
         except snapshots.NoRoomError as error:
             self.over = True
             yield f"note: nothing more is set aside around findings: {error}", ""
@@ -135,7 +135,7 @@ class SnapshotTaker(LiveReporter):
                     "",
                 )
 
-    def _try_copy(self, copy: Path) -> Iterator[tuple[str, str]]:
+    def _turn_into_snapshot(self, copy: Path) -> Iterator[tuple[str, str]]:
         """Turn a copy of the records into a snapshot if it has a finding that no snapshot has, else delete it. Yield
         (line, style) for each such finding.
         """

@@ -22,7 +22,7 @@ class Quotes:
 
     @cached_property
     def _sources(self) -> Sources | None:
-        return sources.of(self._subject) if isinstance(self._subject, Trace) else None
+        return sources.sources_of(self._subject) if isinstance(self._subject, Trace) else None
 
     def statement(self, file: str, line: int) -> Statement | None:
         """Return the statement of a call; None if the run does not have it."""
@@ -36,7 +36,7 @@ class Quotes:
 
     def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
         """Return an excerpt's lines as (class, text) pairs."""
-        return self._sources.coloured(excerpt) if self._sources else []
+        return self._sources.colour_excerpt(excerpt) if self._sources else []
 
     def source_note(self, findings: Iterable[Finding]) -> str | None:
         """Return a sentence on source files that have changed since the run, None if none has. Only files with calls

@@ -23,7 +23,16 @@ from weft.base.facts import changed
 from weft.base.lazy import dataclass
 from weft.deadlock.wildcard_alternatives import is_bound_note
 from weft.deadlock.wildcard_alternatives import join_bound_notes as all_tried
-from weft.evidence import Alternative, Deadlock, Evidence, OrderOnly, OtherMessage, Overlap, WindowOverlap, moved_to
+from weft.evidence import (
+    Alternative,
+    Deadlock,
+    Evidence,
+    OrderOnly,
+    OtherMessage,
+    Overlap,
+    WindowOverlap,
+    translate_place,
+)
 from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.races import merge_notes, translate_to_run
@@ -513,14 +522,14 @@ AnalysisContext | None = None
         for analysis in ANALYSES:
             found = [pair for kept, _ in told for pair in kept.found.get(analysis.name, ())]
             found.sort(key=lambda pair: pair[0])
-            result[analysis.name] = whole.failed.get(analysis.name) or self._limit_alike(
+            result[analysis.name] = whole.failed.get(analysis.name) or self._limit_equal_findings(
                 analysis.name, [one for _, one in found], alike
             )
             if analysis.costs and whole.costs is not None and analysis.name not in whole.failed:
                 result[analysis.name] = call_or_fail(analysis, partial(_cost_findings, self.trace, whole.costs))
         return result
 
-    def _limit_alike(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
+    def _limit_equal_findings(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
         """Return the findings, but only the first MOST_ALIKE of equal ones (one cause, one rank). Notes on the same
         line are merged.
 
@@ -577,7 +586,7 @@ def _cost_findings(trace: Trace, of: Costs) -> list[Finding]:
 def _translate_evidence(evidence: Evidence, to_run: Callable[[EventId], EventId]) -> Evidence:
     """Return the evidence with `to_run(event)` in place of each event of the segment."""
     if isinstance(evidence, Alternative):
-        took, other = (moved_to(place, to_run) for place in (evidence.took, evidence.alternative))
+        took, other = (translate_place(place, to_run) for place in (evidence.took, evidence.alternative))
         return changed(evidence, took=took, alternative=other)
     if isinstance(evidence, Deadlock):
         misses = [changed(m, event=to_run(m.event)) if isinstance(m, OtherMessage) else m for m in evidence.near_misses]

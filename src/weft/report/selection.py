@@ -114,7 +114,7 @@ def select_findings(findings: Sequence[Finding], choice: SelectionOptions) -> Se
     new = told
     if choice.baseline is not None:
         known = Counter(choice.baseline.known)
-        new = [one for one in told if not _take_known(known, baseline_key(one.to_json()))]
+        new = [one for one in told if not _strike_known_finding(known, baseline_key(one.to_json()))]
         if more := len(told) - len(new):
             notes.append(f"{plural(more, 'finding')} known from {choice.baseline.path}")
     return SelectedFindings(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
@@ -129,7 +129,7 @@ def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[F
             yield f"{rule.where}: this rule suppresses nothing: the run has no such finding"
 
 
-def _take_known(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
+def _strike_known_finding(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
     """Return whether the earlier report has a finding with this key, and strike it from there, so that it counts
     once.
     """

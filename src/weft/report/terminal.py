@@ -31,8 +31,8 @@ def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = ()
         width = max(40, min(terminal_columns(to), 120)) - len(prefix)
         coloured = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         for text, style in blocks:
-            for line in _wrap(visible(text), style, width):
-                print(prefix + _colour(line, style if coloured else ""), file=to)
+            for line in _wrap_line(visible(text), style, width):
+                print(prefix + _colour_line(line, style if coloured else ""), file=to)
     else:
         for text, _ in blocks:
             print(prefix + text, file=to)
@@ -53,7 +53,7 @@ def terminal_columns(to: TextIO) -> int:
         return 80
 
 
-def _wrap(text: str, style: str, width: int) -> list[str]:
+def _wrap_line(text: str, style: str, width: int) -> list[str]:
     """Break a line into lines of at most `width` characters. A line of source code is cut off instead, and a picture
     stays whole.
     """
@@ -65,7 +65,7 @@ def _wrap(text: str, style: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=lead, break_on_hyphens=False) or [""]
 
 
-def _colour(line: str, style: str) -> str:
+def _colour_line(line: str, style: str) -> str:
     """Return a line with the escape codes that give it the colour of its style."""
     code = _CODES.get(style)
     if not code or not line.strip():

@@ -19,11 +19,11 @@ _MAX_LINKS: Final = 40
 
 
 def find_weakness(path: str | os.PathLike[str], below: str = "/", links: int = 0) -> str:
-    """Return why somebody else could change what a path leads to; empty if only this user and root can.
+    """Return why somebody other than this user and root could change what a path leads to. Empty if nobody could.
 
-    Every level counts, also of each link on the way: whoever may write into a folder without the sticky bit can replace
-    a folder in it. What does not exist yet counts like its folder. `below`: a folder above the path that was checked
-    before; `links`: how many links were followed before.
+    All folders above it count, also for each link on the way: whoever may write into a folder without the sticky bit
+    can replace what is in it. For a path that does not exist yet, its existing part counts. `below`: a folder above the
+    path that was checked before; `links`: how many links were followed before.
     """
     whole = os.path.abspath(path)  # noqa: PTH100 (a Path for each level of each file would be a third of the cost)
     trusted = {os.geteuid(), 0, _owner_of_all()}
@@ -60,8 +60,8 @@ def _owner_of_all() -> int:
 
 
 def _is_private_group(group: int) -> bool:
-    """Return whether a group is the private one that many systems give each user: with the user's name and no other
-    members.
+    """Return whether a group is this user's private one, which many systems give to each user: it has the user's name
+    and no other members.
     """
     # Seldom asked: only of a folder that a group can write to.
     import grp
@@ -75,7 +75,9 @@ def _is_private_group(group: int) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and its missing parents for this user only, whatever the umask says. Raises OSError like mkdir."""
+    """Make a folder and its missing parents so that only this user may enter them, whatever the umask says. OSError if
+    that fails.
+    """
     try:
         folder.mkdir(0o700, exist_ok=True)
     except FileNotFoundError:
@@ -84,9 +86,10 @@ def make_private(folder: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the folder for what Weft builds: $WEFT_CACHE, else the user's cache folder. Nobody else can write in it.
+    """Return the folder for what Weft builds, into which nobody else can write: $WEFT_CACHE, else the user's cache
+    folder.
 
-    If that folder is not safe, return a private one, and say so once.
+    If that folder is not safe, return a private one, and print that once.
     """
     return _choose_cache(os.path.abspath(_requested_cache()))  # noqa: PTH100 (as above)
 
@@ -98,7 +101,9 @@ def cache_folders() -> list[Path]:
 
 
 def is_safely_cached(made: Path) -> bool:
-    """Return whether a cached file exists and nobody else can have written it; an unsafe file is removed."""
+    """Return whether a cached file exists and nobody else can have written it. An unsafe file in the cache is removed,
+    with its folder.
+    """
     root = cache_folder()
     if not made.exists():
         return False
@@ -116,7 +121,7 @@ def is_safely_cached(made: Path) -> bool:
 
 
 def _requested_cache() -> str:
-    """Return the path of the cache according to the environment."""
+    """Return the path of the cache folder that the environment asks for, or else the usual one."""
     home = os.path.expanduser("~")  # noqa: PTH111 (where there is none, this stays as it is, and Path raises)
     own = "/nonexistent" if home == "~" else os.path.join(home, ".cache")  # noqa: PTH118 (as above)
     root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or own
@@ -125,8 +130,10 @@ def _requested_cache() -> str:
 
 @cache
 def _choose_cache(wanted: str) -> Path:
-    """Return the requested cache if it is safe, else a private folder; say so once."""
-    why = explain_unusable(Path(wanted))
+    """Return the requested cache folder if it is safe. If not, return a private folder, and say so once on standard
+    error. `wanted`: the absolute path of the requested folder.
+    """
+    why = prepare_cache_folder(Path(wanted))
     if not why:
         return Path(wanted)
     private = _make_private_cache()
@@ -137,8 +144,8 @@ def _choose_cache(wanted: str) -> Path:
     return private
 
 
-def explain_unusable(folder: Path) -> str:
-    """Return why a folder cannot be the cache, empty if it can. The folder is made if it is missing."""
+def prepare_cache_folder(folder: Path) -> str:
+    """Make a folder for the cache if it is missing, and return why it cannot be used as one. Empty if it can."""
     if why := find_weakness(folder):
         return why
     try:
@@ -152,14 +159,16 @@ def explain_unusable(folder: Path) -> str:
 
 
 def _make_private_cache() -> Path:
-    """Return a folder of this user's below the temporary ones: the same as last time, or one for this process only."""
+    """Return a private cache folder, below the folder for temporary files. It is the same one in each process of this
+    user, or, if that is not safe, one for this process only.
+    """
     # Seldom: where the cache cannot be used.
     import atexit
     import shutil
     import tempfile
 
     same = Path(tempfile.gettempdir()).resolve() / f"weft-cache-{os.geteuid()}"
-    if not explain_unusable(same):
+    if not prepare_cache_folder(same):
         return same
     own = Path(tempfile.mkdtemp(prefix="weft-cache-"))
     atexit.register(shutil.rmtree, own, ignore_errors=True)
@@ -167,18 +176,18 @@ def _make_private_cache() -> Path:
 
 
 def append_own(path: Path, data: bytes) -> None:
-    """Append to a file of this user's, which is made for this user only if it is missing.
+    """Append to a file of this user. A missing file is made so that only this user can access it.
 
-    Raises OSError for a link, and for a file that another user made or that has other names: the path may have been
-    guessed.
+    OSError for a link, for a file of another user, and for a file that has other names: somebody may have guessed the
+    path.
     """
     with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(data)
 
 
 def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Open a regular file of this user's that has no other name, and return its descriptor. Raises OSError for any
-    other.
+    """Open a file, and return its descriptor. OSError unless it is a regular file of this user that has no other name.
+    `flags`, `mode`: as for os.open.
     """
     opened = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, mode)
     status = os.fstat(opened)
@@ -193,7 +202,8 @@ class Unfit(OSError):
 
 
 def open_regular(path: Path, root: Path | None = None) -> int:
-    """Open a regular file for reading in a folder that others may have written. Raises OSError for anything else.
+    """Open a file for reading, in a folder into which others may have written, and return its descriptor. OSError
+    unless it is a regular file.
 
     A link is followed only if it stays within `root`. The caller must check the folder of the file.
     """
@@ -207,7 +217,7 @@ def open_regular(path: Path, root: Path | None = None) -> int:
 
 
 def _resolve_link(path: Path, root: Path) -> str:
-    """Return where a link leads. Raises Unfit if that is outside `root`."""
+    """Return the path to which a link leads. Raises Unfit if it is outside `root`."""
     real, home = os.path.realpath(path), os.path.realpath(root)
     if os.path.commonpath([real, home]) != home:
         raise Unfit(f"is a link to {real}, outside the run: not followed. Copy the run whole (cp -rL)")
@@ -215,7 +225,9 @@ def _resolve_link(path: Path, root: Path) -> str:
 
 
 def read_regular(path: Path, root: Path | None = None, most: int = 64 << 20) -> bytes:
-    """Return the content of a regular file. Raises OSError if it cannot be read, or has more than `most` bytes."""
+    """Return the content of a regular file; `root` as for `open_regular`. OSError if it cannot be read, or has more
+    than `most` bytes.
+    """
     with os.fdopen(open_regular(path, root), "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -263,7 +275,7 @@ class OpenFolder:
         return os.open(name, how, 0o666, dir_fd=self._opened)
 
     def identity(self, name: str) -> tuple[int, int] | None:
-        """Return (device, inode) of the file that has this name in the folder now, None if there is none."""
+        """Return (device, inode) of the file that has this name in the folder now. None if there is none."""
         try:
             status = os.lstat(name, dir_fd=self._opened)
         except FileNotFoundError:
@@ -280,7 +292,7 @@ class OpenFolder:
             os.close(self._opened)
 
     def write_whole(self, name: str, data: bytes) -> None:
-        """Write a file completely or not at all: beside its place, then renamed."""
+        """Write a file completely or not at all: it is written under another name, then renamed."""
         beside = f".{name}-{os.getpid()}-{time.monotonic_ns():x}"  # one that is there is not ours
         try:
             with os.fdopen(self.make(beside), "wb") as file:
@@ -299,7 +311,7 @@ class OpenFolder:
         os.mkdir(name, dir_fd=self._opened)
 
     def remove(self, *names: str) -> None:
-        """Remove files of the folder; those that do not exist are ignored."""
+        """Remove files of the folder by their names. A name without a file is ignored."""
         for name in names:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._opened)

@@ -23,7 +23,9 @@ ASKERS: Final = 4096
 
 
 def find_peer_user(connection: socket.socket) -> int | None:
-    """Return the user at the other end of a connection within this host; None if the kernel does not say."""
+    """Return the number of the user at the other end of a connection within this host. None if the kernel
+    does not say.
+    """
     if connection.family == socket.AF_UNIX:
         told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return int(struct.unpack("3i", told)[1])
@@ -31,7 +33,7 @@ def find_peer_user(connection: socket.socket) -> int | None:
     for _ in range(LOOKS):
         known = False
         for table, named in TABLES.items():
-            rows = _read_rows(table)
+            rows = _read_connection_table(table)
             known |= bool(rows)
             for row in rows:
                 if row[1:3] == [named(theirs), named(ours)]:
@@ -45,9 +47,11 @@ def is_ours(connection: socket.socket) -> bool:
 
 
 def claim_name(name: str) -> socket.socket | None:
-    """Take an abstract socket name for this process until it ends; None if another process of this user has it.
+    """Take an abstract socket name for this process until it ends, and return the socket that has it. None if another
+    process of this user has it.
 
-    Every user can take any name: if another user holds it, the next numbered name is tried.
+    Every user can take any name. If another user has it, the next numbered name is tried; if all are taken, a socket
+    without a name is returned.
     """
     for number in range(NAMES):
         held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -64,7 +68,7 @@ def claim_name(name: str) -> socket.socket | None:
 
 
 def _find_listening_user(address: str) -> int | None:
-    """Return the user who listens at an abstract socket name, None if nobody does."""
+    """Return the number of the user who listens at an abstract socket name. None if nobody does."""
     for _ in range(10):  # it may have been taken just now, and not be listened at yet
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
             one.setblocking(False)
@@ -75,8 +79,10 @@ def _find_listening_user(address: str) -> int | None:
     return None
 
 
-def _read_rows(table: Path) -> list[list[str]]:
-    """Return the connections in one of the kernel's tables, none if it cannot be read."""
+def _read_connection_table(table: Path) -> list[list[str]]:
+    """Return the lines of one of the kernel's tables of connections, split into words. Empty if the table cannot be
+    read.
+    """
     with suppress(OSError):
         return [line.split() for line in table.read_text().splitlines()[1:]]
     return []

@@ -39,15 +39,15 @@ def add_signature(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_signed(facts: Mapping[str, Any]) -> bool:
-    """Return whether this user recorded the run with these facts in run.json."""
+    """Return whether this user recorded a run, by the signature in its run.json. `facts`: the content of run.json."""
     key = _read_key(_key_file())
     # Compared as any text: nobody measures how long it takes, as each attempt asks a person.
     return key is not None and facts.get(SIGNATURE) == _compute_signature(facts, key)
 
 
 def hash_execution(facts: Mapping[str, Any]) -> str:
-    """Return a hash of what a replay of a run would execute: a user's consent to it is passed on to the replay by this
-    word.
+    """Return a hash of the command and the folder that a replay of a run would execute. When a user has agreed to
+    execute it, this word is passed to the replay as the proof. `facts`: the content of run.json.
     """
     return hashlib.blake2b(_encode_facts(facts, ("command", "cwd")), digest_size=16).hexdigest()
 
@@ -58,7 +58,9 @@ def is_own(folder: Path) -> bool:
 
 
 def read_own_facts(folder: Path) -> dict[str, Any] | None:
-    """Return the content of run.json of a run of this user's; None for another's, {} if it cannot be read."""
+    """Return the content of run.json of one of this user's runs. None if the run is another user's or cannot be opened,
+    {} if the file is damaged.
+    """
     with suppress(OSError):
         held = OpenFolder(folder)
         if held.owner != os.geteuid():
@@ -76,15 +78,17 @@ def read_own_facts(folder: Path) -> dict[str, Any] | None:
 
 
 def explain_doubt(folder: Path, facts: Mapping[str, Any]) -> str:
-    """Return why a run is not taken for this user's own, empty if it is."""
+    """Return why a run is not taken for one of this user's own. Empty if it is. `facts`: the content of its
+    run.json.
+    """
     if not is_own(folder):
         return "it belongs to another user"
     return "" if is_signed(facts) else "this user did not record it here"
 
 
 def describe_execution(facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the command that a replay of a run executes and its folder, each on one line: both may come from
-    others.
+    """Return (the command that a replay of a run executes, the folder in which it does), each as one line of text. Line
+    breaks are escaped, as both may come from somebody else.
     """
     import shlex  # seldom: of runs that are asked about
 
@@ -93,7 +97,8 @@ def describe_execution(facts: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def read_command(facts: Mapping[str, Any]) -> list[str]:
-    """Return the words of a run's command, its programs by full path if the run has them: what is shown is executed.
+    """Return the words of a run's command, with the full paths of its programs if the run has them, so that what is
+    shown is what is executed.
 
     Empty if run.json holds no list.
     """
@@ -116,7 +121,9 @@ def _key_file() -> Path:
 
 
 def _home() -> str:
-    """Return this user's home; for root never that of who called `sudo -E`. A relative path if there is none."""
+    """Return this user's home folder. Root never gets the home of a user who called `sudo -E`. Without a home, the
+    result is a relative path.
+    """
     home = os.path.expanduser("~")  # noqa: PTH111 (where there is none, Path raises)
     with suppress(OSError):
         if os.geteuid() == 0 and os.stat(home).st_uid != 0:  # noqa: PTH116 (as above)
@@ -126,8 +133,8 @@ def _home() -> str:
 
 @cache
 def _get_or_make_key(file: Path) -> bytes | None:
-    """Return the user's key, which is made if it is missing; None if it cannot be made: a home that is read-only, or
-    none.
+    """Return the key with which this user signs runs; it is made if it is missing. None if it cannot be made, for
+    example because the home folder is read-only.
     """
     if (key := _read_key(file)) is not None:
         return key
@@ -148,7 +155,7 @@ def _get_or_make_key(file: Path) -> bytes | None:
 
 
 def _read_key(file: Path) -> bytes | None:
-    """Return the key in a file that only this user can read and write; None for any other file."""
+    """Return the key in a file. None unless only this user can read and write the file."""
     with suppress(OSError):
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:

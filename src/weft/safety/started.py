@@ -6,7 +6,7 @@ import sys
 
 
 def own_python(*words: str) -> list[str]:
-    """Return the command that runs modules of Weft with this interpreter; `words`: `-m`, `weft` and what follows.
+    """Return the command that runs modules of Weft with this interpreter. `words`: `-m`, `weft` and what follows.
 
     Without -P, a weft.py in the working folder would be executed instead, whoever put it there.
     """

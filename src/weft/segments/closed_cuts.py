@@ -144,7 +144,7 @@ class SegmentWalk:
     def _add_last_look(self) -> None:
         """Store for the last segment that its analyses may look at all calls after its beginning."""
         if self.looking is not None:
-            rest = self.of.between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
+            rest = self.of.segment_between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
             counts = np.array([len(rank) for rank in rest.ranks], np.int64)
             look = Lookahead(counts, self.looking.behind, {})
             self.looks[len(self.at) - 1] = self.ends, look, ()
@@ -163,7 +163,7 @@ class SegmentWalk:
             share = np.floor(rest * (wanted / int(rest.sum()))).astype(np.int64)
             if self.looking is not None:  # who does little is met by others early or late
                 share = np.maximum(share, wanted // (WIDER * len(share)))
-            window = self.of.between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
+            window = self.of.segment_between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
             try:
                 of = match_operations(window)
             except Exception:  # the analyses of the last segment, which then begins here, say why
@@ -198,7 +198,7 @@ class SegmentWalk:
             return None
         ahead, cut, out = found
         first = np.array(window.first, np.int64)
-        segment = self.of.between(first, first + cut.cut - _ahead(window), carried_in, out)
+        segment = self.of.segment_between(first, first + cut.cut - _ahead(window), carried_in, out)
         return segment, match_before(ahead.match, segment, cut), ahead
 
     def _segment_without_wildcards(
@@ -212,7 +212,7 @@ class SegmentWalk:
         found, first = self._find_cut(window, match, wanted), np.array(window.first, np.int64)
         if not _has_enough_calls(found, window, wanted):
             return None
-        segment = self.of.between(
+        segment = self.of.segment_between(
             first, first + found.cut - _ahead(window), carried_in, calls_carried_over(window, match, found)
         )
         return segment, match_before(match, segment, found), None

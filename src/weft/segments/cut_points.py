@@ -95,18 +95,20 @@ class Cuts:
         goes_on = low > 0 and any(len(one.carried.calls) for one in self.seen)
         places = self.which[low].tolist() if goes_on else []
         going = [seen.carried.state_at(place) for seen, place in zip(self.seen, places, strict=False)]
-        return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going)
+        return self.segment_between(
+            self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going
+        )
 
     def segment_looking_ahead(self, low: int) -> Segment:
         """Return the part of the run that begins at moment `low`, together with the later calls that its analyses have
         to look at.
         """
         end, look, out = self.looks[low]
-        segment = self.between(self.at[low], end, self.carried.get(low, ()), out)
+        segment = self.segment_between(self.at[low], end, self.carried.get(low, ()), out)
         segment.look = look
         return segment
 
-    def between(
+    def segment_between(
         self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),
         going: Sequence[tuple[Ints, Ints]] = (),
     ) -> Segment:  # fmt: skip

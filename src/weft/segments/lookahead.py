@@ -127,7 +127,7 @@ class Looking:
         if int((far.cut - ahead).sum()) < least:
             return None
         out = calls_carried_over(window, of, far)
-        segment = self.of.between(begin, end, carried_in, out)
+        segment = self.of.segment_between(begin, end, carried_in, out)
         look = Lookahead(far.cut, self.behind, self._later_senders(end))
         segment.look = look
         match = match_before(of, segment, far)

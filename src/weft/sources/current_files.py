@@ -15,7 +15,7 @@ MOST: Final = 64
 @lru_cache(MOST)
 def lines(file: str) -> tuple[str, ...]:
     """The lines of a file; none where it cannot be read, or is none of source."""
-    found = files.read(file)
+    found = files.read_source(file)
     return tuple(found.lines) if found else ()
 
 

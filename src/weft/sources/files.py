@@ -43,7 +43,7 @@ def is_source(path: str) -> bool:
     return not suffix or suffix in _SUFFIXES
 
 
-def read(path: str | Path) -> SourceFile | None:
+def read_source(path: str | Path) -> SourceFile | None:
     """Read a regular file with a suffix of source files, or a Python script without one; None for any other file."""
     name = str(path)
     if "\0" in name or not is_source(name):

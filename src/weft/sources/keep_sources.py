@@ -60,7 +60,7 @@ def keep_sources(trace: Trace, *, texts: bool = True, further_frames: Iterable[F
     room = PackingRoom(MAX_PLAIN if texts else 0, MAX_PACKED)
     for path, wanted in _order_files(collect_wanted_lines(trace, further_frames))[:MAX_FILES]:
         found = os.path.join(cwd, path) if cwd else path  # noqa: PTH118 - a Path would tidy what the record says
-        source = files.read(found) if found.startswith("/") else None
+        source = files.read_source(found) if found.startswith("/") else None
         if source is None:
             continue
         lines = source.lines
@@ -69,7 +69,7 @@ def keep_sources(trace: Trace, *, texts: bool = True, further_frames: Iterable[F
             "sha256": hashlib.sha256(source.data).hexdigest(), "own": bool(wanted.own),
             **(_find_doubt(trace, path, source.mtime_ns, wanted) or _find_called_names_by_line(path, lines, wanted)),
         }  # fmt: skip
-        text = room.take(_choose_spans(lines, wanted, len(source.data)), lines)
+        text = room.pack_lines(_choose_spans(lines, wanted, len(source.data)), lines)
         if text is not None:
             entry |= {"spans": text.spans, "at": text.at, "packed": len(text.data), "plain": text.plain}
             packed.append(text.data)
@@ -86,7 +86,9 @@ def keep_sources(trace: Trace, *, texts: bool = True, further_frames: Iterable[F
 
 
 def collect_wanted_lines(trace: Trace, further_frames: Iterable[Frame] = ()) -> dict[str, WantedLines]:
-    """Return the lines that the record of a run names, by file."""
+    """Return, by file, the lines of all call sites in a run's record and of their callers, and those of
+    `further_frames`.
+    """
     wanted: dict[str, WantedLines] = defaultdict(WantedLines)
     seen: set[CallSite] = set()
     tasks: list[HasSites] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
@@ -122,7 +124,7 @@ def _find_called_names_by_line(path: str, lines: Sequence[str], wanted: WantedLi
     as `comm.recv`; {} for other languages. Messages use these names, because a function of mpi4py may call several of
     MPI.
     """
-    if statement.language(path) != "python":
+    if statement.find_language(path) != "python":
         return {}
     found = {str(n): statement.find_called_names(lines, n - 1, path) for n in sorted(wanted.own) if n <= len(lines)}
     return {"calls": {line: list(names) for line, names in found.items()}}
@@ -136,12 +138,14 @@ def _find_doubt(trace: Trace, path: str, mtime_ns: int, wanted: WantedLines) -> 
     started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
     if started and mtime_ns > started + SLACK_NS:
         return {"doubt": "edited"}
-    if statement.language(path) != "python" and any(_mtime(m) + SLACK_NS < mtime_ns for m in wanted.modules):
+    if statement.find_language(path) != "python" and any(
+        _modification_time_ns(m) + SLACK_NS < mtime_ns for m in wanted.modules
+    ):
         return {"doubt": "newer"}
     return {}
 
 
-def _mtime(path: str) -> int:
+def _modification_time_ns(path: str) -> int:
     """Return when a file was written; a time after all others if it cannot be read."""
     try:
         return Path(path).stat().st_mtime_ns
@@ -154,7 +158,9 @@ Spans = list[list[int]]
 
 
 def _choose_spans(lines: Sequence[str], wanted: WantedLines, size: int) -> Spans:
-    """Return the spans of lines to keep: the whole file, or for a long one the lines around its call sites."""
+    """Return which lines to keep, as [first line, number of lines]: the whole file, or of a long file the lines around
+    its call sites. `size`: the file's bytes.
+    """
     if size <= MAX_WHOLE:
         return [[1, len(lines)]]
     spans: Spans = []
@@ -185,7 +191,7 @@ class PackingRoom:
     packed: int
     at: int = 0
 
-    def take(self, spans: Spans, lines: Sequence[str]) -> PackedText | None:
+    def pack_lines(self, spans: Spans, lines: Sequence[str]) -> PackedText | None:
         """Pack the lines of some spans, and subtract their size from the room. Return None, without a change, if the
         spans have no text or the room is too small.
         """

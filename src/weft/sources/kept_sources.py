@@ -79,7 +79,7 @@ class Sources:
             return None
         first, count = known.spans[place]
         before = sum(n for _, n in known.spans[:place])
-        found = self._text(file, known)[before : before + count]
+        found = self._read_kept_lines(file, known)[before : before + count]
         return (first, found) if line < first + len(found) else None
 
     def has_waiting_loop(self, file: str, line: int, around: int = 0) -> bool:
@@ -94,11 +94,11 @@ class Sources:
         """
         if file not in self._texts:
             # No hash of the run proves that this text is the program's: what another's run names may be any file here.
-            found = files.read(file) if self._own else None
+            found = files.read_source(file) if self._own else None
             self._cache_lines(file, found.lines if found else [])
         return (1, self._texts[file]) if 0 < line <= len(self._texts[file]) else None
 
-    def _text(self, file: str, known: KeptFile) -> list[str]:
+    def _read_kept_lines(self, file: str, known: KeptFile) -> list[str]:
         """Return all lines of a file that the run keeps; they are unpacked at the first call."""
         if file not in self._texts:
             self._cache_lines(file, self._unpack_text(file, known))
@@ -133,7 +133,7 @@ class Sources:
     def statement(self, file: str, line: int) -> Statement | None:
         """Return the statement of a call at a line, None if the run does not have it."""
         found = self.lines(file, line) if self.kept else None
-        return statement.statement(found[1], found[0], line, file) if found else None
+        return statement.find_statement(found[1], found[0], line, file) if found else None
 
     def excerpt(self, file: str, line: int, around: int = AROUND) -> Excerpt | None:
         """Return the lines around a call, at least its whole statement; None if they are not known."""
@@ -143,13 +143,13 @@ class Sources:
         if found is None:
             return None
         start, lines = found
-        of = statement.statement(lines, start, line, file)
+        of = statement.find_statement(lines, start, line, file)
         first = max(start, min(line - around, of.first if of else line))
         end = max(line + around, of.last if of else line) + 1
         shown = tuple(text[:MAX_WIDTH] for text in lines[first - start : end - start])
         return Excerpt(file, line, first, shown, self.kept)
 
-    def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
+    def colour_excerpt(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
         """Return the lines of an excerpt as (class, text) pairs: see weft.sources.colour.CLASSES."""
         # Only pages have colours.
         from weft.sources import colour
@@ -164,7 +164,7 @@ class Sources:
         at = excerpt.first - found[0]
         return [colour.cut_line(line, MAX_WIDTH) for line in made[at : at + len(excerpt.lines)]]
 
-    def panel(self, file: str, line: int, around: int = AROUND) -> dict[str, object] | None:
+    def excerpt_json(self, file: str, line: int, around: int = AROUND) -> dict[str, object] | None:
         """Return the lines around a line of source as JSON for the view's page; None if they are not known.
 
         {"file", "line", "first", "lines": [text, ...], "coloured": [[[class, text], ...], ...], "kept", "statement":
@@ -176,7 +176,7 @@ class Sources:
         of = self.statement(file, line)
         return {
             "file": file, "line": line, "first": found.first, "lines": list(found.lines),
-            "coloured": [[list(part) for part in parts] for parts in self.coloured(found)], "kept": found.kept,
+            "coloured": [[list(part) for part in parts] for parts in self.colour_excerpt(found)], "kept": found.kept,
             "statement": of and {"first": of.first, "text": of.text},
         }  # fmt: skip
 
@@ -195,22 +195,26 @@ class Sources:
         """The files that call MPI themselves."""
         return [file for file, known in self._files.items() if known.own]
 
-    def changes(self, of: Iterable[str] | None = None) -> list[changes.Change]:
-        """Return which files (by default: those that call MPI) are not what they were when the run was recorded."""
-        wanted = self.own if of is None else [file for file in dict.fromkeys(of) if file in self._files]
+    def find_changes(self, wanted_files: Iterable[str] | None = None) -> list[changes.Change]:
+        """Return which files are not what they were when the run was recorded. Without `wanted_files`, the files that
+        call MPI are looked at.
+        """
+        wanted = (
+            self.own if wanted_files is None else [file for file in dict.fromkeys(wanted_files) if file in self._files]
+        )
         return [
             found for file in wanted if (found := changes.find_change(self._files[file].mark, self._here)) is not None
         ]
 
     def note(self, of: Iterable[str] | None = None) -> str | None:
         """One sentence on the files that have changed since the run; None where all are as they were."""
-        return changes.describe_changes(self.changes(of))
+        return changes.describe_changes(self.find_changes(of))
 
 
 _OF: WeakKeyDictionary[Run, Sources] = WeakKeyDictionary()
 
 
-def of(trace: Run) -> Sources:
+def sources_of(trace: Run) -> Sources:
     """Return the sources of a run, read at the first request."""
     trace = trace.origin
     found = _OF.get(trace)

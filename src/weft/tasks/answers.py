@@ -38,7 +38,7 @@ def _render_exit_status(code: int | None) -> str:
 
 
 def _render_stop(answer: Answer) -> list[str]:
-    """Return in lines why and where the program has stopped."""
+    """Return lines of text that say why and where the program has stopped."""
     why = answer["why"]
     if why == "ended":
         return ["the program has come to its end" + _render_exit_status(answer["code"])]
@@ -79,7 +79,7 @@ def _render_stop(answer: Answer) -> list[str]:
 
 
 def _render_wait(wait: Answer | None) -> str:
-    """Return what a task waits for; empty if it does not wait."""
+    """Return in words what a task waits for, such as `waits: end of 3`. Empty if it does not wait."""
     if wait is None:
         return ""
     others = [str(task) for task in wait["tasks"]]
@@ -108,7 +108,7 @@ def _render_row(row: Answer) -> str:
 
 
 def _render_tasks(answer: Answer) -> list[str]:
-    """Return the table of tasks as lines, with how many rows were left out."""
+    """Return the table of tasks as lines of text. The last line says how many rows were left out, if any were."""
     rows = answer["tasks"]
     lines = [_render_row(row) for row in rows]
     if answer["chosen"] > len(rows):
@@ -118,7 +118,9 @@ def _render_tasks(answer: Answer) -> list[str]:
 
 
 def _render_child_processes(children: list[Answer]) -> list[str]:
-    """Return one line: how many processes the program has made by multiprocessing, and the command that enters one."""
+    """Return one line, in a list: which processes the program has started by multiprocessing, and the command that
+    enters one of them.
+    """
     some = [f"{child['pid']} ({child['name']})" for child in children[:8]]
     more = f" and {len(children) - 8:,} more" if len(children) > 8 else ""
     first = children[0]["pid"]

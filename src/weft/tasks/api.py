@@ -70,11 +70,12 @@ def session(
     replay: str = "",
     as_openmp: bool = False,
 ) -> Session:  # fmt: skip
-    """Return a session that debugs a program: `with session(["prog.py"]) as s: s.do("step")`; or a running process, or
-    a core file.
+    """Return a session that debugs a program, to be used as `with session(["prog.py"]) as s: s.do("step")`.
 
-    `record`, `replay`: a file for the order in which tasks take their turns. `as_openmp`: the program is a source in
-    Cilk, which is translated to OpenMP and compiled. UsageError if the arguments cannot be combined.
+    `command`: the program and its arguments. `pid`, `core`: debug this running process, or this core file, instead of
+    starting the program. `record`, `replay`: the file to which the order of the tasks' turns is written, or from which
+    it is replayed. `as_openmp`: the program is a source in Cilk, which is translated to OpenMP and compiled first.
+    UsageError if the arguments cannot be combined.
     """
     if pid or core:
         if record or replay:

@@ -54,12 +54,12 @@ class AttachedBackend(AgentConversation):
     def _start_agent(self) -> Stop:
         """Load the agent, and return its first message as a stop."""
         with closing(Rendezvous(self._pid)) as place:
-            self._line = self._let_agent_in(place)
+            self._line = self._load_agent(place)
         return self._wait_for_stop(SECONDS)
 
-    def _let_agent_in(self, rendezvous: Rendezvous) -> socket.socket:
-        """Return the socket of the agent, after loading the agent by the first of three ways that works. UsageError if
-        none does.
+    def _load_agent(self, rendezvous: Rendezvous) -> socket.socket:
+        """Load the agent into the process, and return the socket that is connected to it. Three ways are tried in turn.
+        UsageError if none of them works.
         """
         if (line := self._try_remote_execution(rendezvous)) is not None:
             return line
@@ -74,8 +74,8 @@ class AttachedBackend(AgentConversation):
         return line
 
     def _try_remote_execution(self, rendezvous: Rendezvous) -> socket.socket | None:
-        """Ask the interpreter to run the agent's script (PEP 768), and return the agent's socket; None if it cannot be
-        asked, or does not run the script soon.
+        """Ask the interpreter to run the agent's script (PEP 768), and return the agent's socket. None if this
+        interpreter cannot be asked, or does not run the script soon.
         """
         way = RemoteExecution(self._pid)
         try:
@@ -86,12 +86,12 @@ class AttachedBackend(AgentConversation):
         try:
             line = rendezvous.accept(SOON)
         finally:
-            way.withdraw(has_arrived=line is not None)
+            way.clean_up(has_arrived=line is not None)
         return line
 
     def _try_main_thread_call(self, rendezvous: Rendezvous) -> socket.socket | None:
-        """Make the main thread call the agent's script once that is safe, and return the agent's socket; None if it
-        gets to no such point in time.
+        """Make the main thread call the agent's script at a point where that is safe, and return the agent's socket.
+        None if the thread comes to no safe point within SECONDS.
         """
         way = MainThreadCall(self._pid)
         limit = time.monotonic() + SECONDS
@@ -102,12 +102,12 @@ class AttachedBackend(AgentConversation):
                     way.request_script(rendezvous.script)
                 line = rendezvous.accept(SOON if way.is_given else PAUSE)
         finally:
-            way.withdraw(has_arrived=line is not None)
+            way.clean_up(has_arrived=line is not None)
         return line
 
     def _try_gdb(self, rendezvous: Rendezvous, reason: str) -> socket.socket | None:
-        """Let gdb make the program run the agent's script, and return the agent's socket. UsageError with gdb's own
-        words if that fails; `reason`: why the other ways failed.
+        """Let gdb make the program run the agent's script, and return the agent's socket. If that fails, UsageError
+        with gdb's own words and with `reason`, which says why the other ways failed.
         """
         known = find_debuggers()
         if not known:

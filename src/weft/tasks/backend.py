@@ -93,23 +93,25 @@ class Backend(Protocol):
         ...
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on by `movement`, such as one line; return where it stopped.
+        """Let the program run until one task has made a movement, such as a step to the next line, and return the stop
+        there.
 
-        `task`: None for the program's first task. `child`: the next task that `task` creates is followed instead. At
-        the end of a task, the task that joins it is followed.
+        `task`: None for the program's first task. `child`: follow the next task that `task` creates, and stop in that
+        task. If the followed task ends, the task that joins it is followed.
         """
         ...
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created.
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
 
         `with_libraries`: keep the frames of libraries.
         """
         ...
 
     def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
-        """Return the value of an expression in a task's frame as text. `gdb_format`: a letter such as `x`, empty for
-        none.
+        """Return the value of an expression in a task's frame as text. `level`: of the frame, 0 for the innermost;
+        `gdb_format`: a letter such as `x`, empty for none.
         """
         ...
 
@@ -121,13 +123,15 @@ class Backend(Protocol):
         """Assign the value of an expression to a variable of a task's frame; return the value as text."""
         ...
 
-    def find_task(self, task: int | None, expression: str) -> int:
-        """Return the number of the task that an expression in a task's frame refers to.
-        DebuggerError if there is none.
+    def find_task_of_value(self, frame_task: int | None, expression: str) -> int:
+        """Return the number of the task to which the value of an expression leads, such as an asyncio Task or a pointer
+        into the frames of a task. DebuggerError if it leads to none.
+
+        `frame_task`: the expression is evaluated in this task's innermost frame; None for the thread that has stopped.
         """
         ...
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Replace all breakpoints by these."""
         ...
 
@@ -156,8 +160,8 @@ class Backend(Protocol):
         ...
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Hold a task (`on`), so that it makes no step while the others run, or release it. Return how it is held, if
-        that needs words; else an empty string.
+        """Hold a task if `on`, so that it makes no step while the others run; else release it. Return in words how the
+        task is held; empty if nothing has to be said.
         """
         ...
 

@@ -43,8 +43,10 @@ class OutlinedBody:
 def analyse_body(
     name: str, instructions: list[MachineInstruction], size: int, spawn_lines: set[tuple[str, int]]
 ) -> OutlinedBody:
-    """Return the addresses and lines of a task's or region's function from its instructions. `spawn_lines`: file and
-    line of all directives that create tasks.
+    """Return the function that the compiler made of a task or parallel region, with its addresses and lines.
+
+    `name`: its symbol. `instructions`: all its instructions, in order. `size`: its length in bytes. `spawn_lines`:
+    (file, line) of all directives that create tasks.
     """
     first = instructions[0]
     lines = frozenset(one.line for one in instructions if one.file == first.file)
@@ -102,8 +104,9 @@ class OutlinedBodies:
         return linecache.getline(str(frame["fullname"]), line).strip() == "{" or self.is_line_executed_elsewhere(frame)
 
     def is_line_executed_elsewhere(self, frame: Frame) -> bool:
-        """Return whether the line of a frame's instruction belongs to other code. That is so in the compiler's code at
-        the beginning of a task's body, and if the line is in the body of a task that is nested inside.
+        """Return whether the line that gdb shows for a frame is really executed in other code. That is so in the
+        compiler's code at the beginning of a task's body, and if the line is in the body of a task that is nested
+        inside.
         """
         pc, file, line = int(frame["addr"], 16), str(frame.get("fullname", "")), int(frame.get("line", 0))
         body = self.body_at(pc)
@@ -119,8 +122,8 @@ class OutlinedBodies:
         return body is not None and pc < body.begins
 
     def line_addresses(self, file: str, line: int) -> list[int]:
-        """Return the addresses at which a line is executed in bodies that begin with the compiler's own code, where gdb
-        would stop too early.
+        """Return the addresses at which a source line is executed in functions that the compiler made of tasks and that
+        begin with code of its own. A breakpoint that gdb sets at such a line would stop in that code, too early.
         """
         name = Path(file).name
         return [pc for body in self.all if Path(body.file).name == name for at, pc in body.first if at == line]

@@ -29,7 +29,9 @@ def prepare_recording(programs: Iterable[Sequence[str]], run: RunDirectory) -> d
 
 
 def finish_recording(run: RunDirectory) -> None:
-    """Shrink the files of tasks to their contents after the job, and remove their folder if no rank had tasks."""
+    """After the job of `weft run --tasks`, cut the files with the ranks' tasks to their used length, and remove their
+    folder if no rank had tasks.
+    """
     folder = run.path / FOLDER
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError, RunError):  # a longer file is no worse

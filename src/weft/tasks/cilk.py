@@ -70,9 +70,7 @@ class CilkSource:
         return f"weft_{self._made}"
 
     def find_closing_bracket(self, position: int) -> int:
-        """Return the position of the bracket that closes the one at a position of the text. UsageError if there is
-        none.
-        """
+        """Return the position of the bracket that closes the bracket at `position`. UsageError if there is none."""
         stack = []
         for i in range(position, len(self.code)):
             letter = self.code[i]
@@ -86,7 +84,7 @@ class CilkSource:
         raise UsageError(f"{self.describe_position(position)}: this bracket is not closed")
 
     def find_statement_start(self, position: int) -> int:
-        """Return the position at which the statement that contains a position of the text begins."""
+        """Return the position at which the statement around `position` begins."""
         i = position
         while i and self.code[i - 1] not in ";{}:":
             i -= 1
@@ -99,8 +97,8 @@ class CilkSource:
 
 
 def translate_to_openmp(name: str, text: str) -> str:
-    """Return the text of a Cilk source file as OpenMP. UsageError with the line of what OpenMP's tasks cannot
-    express.
+    """Return the text of a Cilk source file translated to OpenMP, for the same lines. UsageError with the line if
+    OpenMP's tasks cannot express something. `name`: the path of the file.
     """
     source = CilkSource(name, text)
     found = next((f for f in REFUSED.finditer(source.code) if source.is_cilk5 or f[1] not in CILK5), None)
@@ -146,7 +144,9 @@ def edit_loops(source: CilkSource) -> list[TextEdit]:
 
 
 def edit_functions(source: CilkSource) -> list[TextEdit]:
-    """Return the edits that translate the spawns of all functions, and insert waits for children before they return."""
+    """Return the edits that translate the spawns in all functions. A function with spawns also waits for its children
+    before it returns, as in Cilk.
+    """
     found: list[TextEdit] = []
     depth, start = 0, None
     for i, letter in enumerate(source.code):
@@ -163,8 +163,8 @@ def edit_functions(source: CilkSource) -> list[TextEdit]:
 
 
 def edit_function(source: CilkSource, start: int, end: int) -> list[TextEdit]:
-    """Return the edits that translate the spawns between a function's braces (positions `start` and `end`), and wait
-    before each return.
+    """Return the edits that translate the spawns in one function, and let it wait for its children before each return.
+    `start`, `end`: the positions of its braces. Empty if it spawns nothing.
     """
     spawns = [start + f.start() for f in re.finditer(source.spawn, source.code[start:end])]
     if not spawns:
@@ -185,8 +185,8 @@ def edit_function(source: CilkSource, start: int, end: int) -> list[TextEdit]:
 
 
 def edit_spawn(source: CilkSource, position: int) -> TextEdit:
-    """Return the edit that makes the call of a spawn a task of OpenMP; its arguments are evaluated first, and the task
-    has copies of them.
+    """Return the edit that turns a spawned call into a task of OpenMP. The arguments are evaluated before the task
+    begins, and the task gets copies. `position`: of the keyword.
     """
     begin = source.find_statement_start(position)
     word = re.match(source.spawn, source.code[position:])
@@ -223,8 +223,10 @@ def edit_spawn(source: CilkSource, position: int) -> TextEdit:
 
 
 def split_assignment(source: CilkSource, text_before_spawn: str, position: int) -> tuple[str, str]:
-    """Return the declaration in the text before a spawn (empty if none) and the variable that gets the spawn's result.
-    UsageError if it is no assignment.
+    """Return (declaration, variable) for a spawn whose result is assigned. The declaration is empty if the variable was
+    declared before.
+
+    `text_before_spawn`: the statement up to the spawn, with the `=`. UsageError if it is no assignment.
     """
     if (found := re.fullmatch(r"(?s)(.*?)\s*[-+*/|&^]?=", text_before_spawn)) is None:
         raise UsageError(
@@ -240,7 +242,7 @@ def split_assignment(source: CilkSource, text_before_spawn: str, position: int) 
 
 
 def split_arguments(source: CilkSource, start: int, end: int) -> list[str]:
-    """Return the arguments of a call as texts; its parentheses enclose the positions from `start` to `end`."""
+    """Return the arguments of a call as texts. `start`, `end`: the positions between its parentheses."""
     found, depth, at = [], 0, start
     for i in range(start, end):
         depth += (source.code[i] in "([{") - (source.code[i] in ")]}")
@@ -252,16 +254,16 @@ def split_arguments(source: CilkSource, start: int, end: int) -> list[str]:
 
 
 def find_main(source: CilkSource) -> list[tuple[str, int]]:
-    """Return one pair (parameters of the program's `main`, position of its last brace); an empty list if the file has
-    no `main`.
+    """Return, in a list, (parameters of the program's `main`, position of its closing brace). The list is empty if the
+    file has no `main`.
     """
     found = re.search(r"\bmain\s*\(([^)]*)\)\s*\{", source.code)
     return [] if found is None else [(found[1].strip(), source.find_closing_bracket(found.end() - 1))]
 
 
 def render_main(source: CilkSource) -> str:
-    """Return C code of a new `main` that runs the program's own in one thread of a parallel region; empty if the file
-    has no `main`.
+    """Return C code of a new `main` function, which calls the program's former `main` in one thread of a parallel
+    region. Empty if the file has no `main`.
     """
     found = find_main(source)
     if not found:
@@ -276,8 +278,8 @@ def render_main(source: CilkSource) -> str:
 
 
 def build_as_openmp(path: str, folder: Path) -> Path:
-    """Translate a program of Cilk to OpenMP, compile it with -g into a folder, and return its path. UsageError with the
-    compiler's words.
+    """Translate a program in Cilk to OpenMP, compile it with -g, and return the path of the executable in `folder`.
+    UsageError with the compiler's own words if that fails.
     """
     if not Path(path).is_file():
         raise UsageError(f"--as-openmp {path}: there is no such file")

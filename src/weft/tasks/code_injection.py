@@ -97,13 +97,13 @@ class RemoteExecution:
         self._flag = 0
 
     def request_script(self, script: Path) -> None:
-        """Ask the interpreter to run a file. All threads stop for an instant, so that system calls in which they wait
-        return once.
+        """Ask the interpreter to run a file. All threads stop for an instant; a system call in which one of them waits
+        may return early once.
         """
         _run_in_own_thread(lambda: self._write_request(os.fsencode(script) + b"\0"))
 
-    def withdraw(self, *, has_arrived: bool) -> None:
-        """Withdraw the request, unless the agent has arrived."""
+    def clean_up(self, *, has_arrived: bool) -> None:
+        """Withdraw the request to run the agent's script, unless the agent has arrived."""
         if self._flag and not has_arrived:
             with suppress(OSError), closing(ProcessMemory(self._pid)) as memory:
                 memory.write(self._flag, bytes(4))
@@ -143,12 +143,12 @@ def _find_main_interpreter(memory: ProcessMemory, first_address: int, offsets: d
     raise InjectionError("it has no interpreter")
 
 
-def refuse_ending_interpreter(pid: int, memory: ProcessMemory, known: list[LoadedModule]) -> None:
-    """Raise UsageError if the interpreter is just starting, is ending or has ended. Code that entered the interpreter
-    then would end the program.
+def refuse_ending_interpreter(pid: int, memory: ProcessMemory, modules: list[LoadedModule]) -> None:
+    """Raise UsageError if the interpreter of a process is just starting, is ending or has ended. Code that entered the
+    interpreter then would end the program. `modules`: the program and its libraries.
     """
-    runtime = find_symbol_address(known, "_PyRuntime")
-    if not runtime or not find_symbol_address(known, "Py_Version"):  # 3.10 and older
+    runtime = find_symbol_address(modules, "_PyRuntime")
+    if not runtime or not find_symbol_address(modules, "Py_Version"):  # 3.10 and older
         return
     table = memory.read(runtime, TABLE)
     finalizing = (
@@ -174,8 +174,11 @@ class MainThreadCall:
         self._text = (0, 0)
 
     def request_script(self, script: Path) -> None:
-        """Make the thread run a file if it can safely do so now. A pending call, which runs later, is added once only.
-        InjectionError if it never can.
+        """Make the main thread run a file, if it can safely do so now. If it cannot, nothing happens, and the caller
+        may try again later. InjectionError if it never can.
+
+        Where a direct call is not safe, Python is asked to make the call later (a pending call); that is done only
+        once.
         """
         if platform.machine() != "x86_64":
             raise InjectionError(f"Weft brings code into processes of x86-64 only, not of {platform.machine()}")
@@ -187,9 +190,9 @@ class MainThreadCall:
             raise InjectionError("its processor has no xsave, or the thread a shadow stack")
         _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 
-    def withdraw(self, *, has_arrived: bool) -> None:
-        """Erase the Python code that was written into the program for its main thread, if the agent has arrived. The
-        machine code stays for the next debugger.
+    def clean_up(self, *, has_arrived: bool) -> None:
+        """Erase the Python code that was written into the program for its main thread, if the agent has arrived. If it
+        has not, nothing is changed, as the call may still come. The machine code stays for the next debugger.
         """
         at, length = self._text
         if at and has_arrived:  # else the call is still to come, and runs what finds no file any more
@@ -197,7 +200,7 @@ class MainThreadCall:
                 memory.write(at, bytes(length))
 
     def _try_to_give_call(self, python_code: bytes) -> None:
-        """Set the main thread's registers so that it runs Python code, if it is at a point now where that is safe."""
+        """Make the main thread run Python code by setting its registers, if it is at a point now where that is safe."""
         asleep = _is_asleep(self._pid)
         with _stopped_process(self._pid) as (held, memory, known):
             if held.threads(self._pid).get(self._pid):  # a signal, whose handler comes first
@@ -239,12 +242,12 @@ def is_in_blocking_call(registers: list[int]) -> bool:
 def _can_add_pending_call(
     registers: list[int], modules: list[LoadedModule], maps: str, own_addresses: tuple[int, ...]
 ) -> bool:
-    """Return whether a thread certainly does not own the lock of Python's pending calls. Only then can a call be added
-    in this thread.
+    """Return whether a thread can safely be made to call Py_AddPendingCall: whether it certainly does not own the lock
+    of Python's pending calls.
 
-    The owner of that lock calls nothing but Python itself and the C library (`own_addresses`: one in each), makes no
-    system call but futex, and is outside the interpreter's loop. A thread elsewhere in Python itself would not reach a
-    pending call before it is back in that loop, either.
+    The owner of that lock calls nothing but Python itself and the C library (`own_addresses`: one address in each),
+    makes no system call but futex, and is outside the interpreter's loop. A thread elsewhere in Python itself would not
+    reach a pending call before it is back in that loop, either.
     """
     if to_signed(registers[ORIG_RAX]) >= 0:
         return registers[ORIG_RAX] != FUTEX
@@ -269,8 +272,8 @@ def find_mapped_file(maps: str, address: int) -> str:
 
 
 def build_call_frame(registers: list[int], calls: tuple[int, ...]) -> tuple[int, bytes]:
-    """Return the address and contents of the stack frame for the injected code: room for vector registers, the
-    addresses to call, and the saved registers.
+    """Return (address, bytes) of the stack frame for the injected code. The frame has room for vector registers, the
+    addresses of the functions to call, and the registers to restore afterwards.
     """
     back = list(registers)
     answer = to_signed(back[RAX])
@@ -286,7 +289,9 @@ def build_call_frame(registers: list[int], calls: tuple[int, ...]) -> tuple[int,
 
 
 def make_entry_registers(registers: list[int], code_address: int, frame_address: int) -> list[int]:
-    """Return the registers with which the thread enters the injected code, which gets its frame's address in rbx."""
+    """Return the registers with which the thread enters the injected code. The code gets the address of its stack frame
+    in rbx.
+    """
     given = list(registers)
     given[RIP], given[RBX], given[RSP] = code_address, frame_address, frame_address
     given[R12] = registers[RSP] - RED_ZONE - 8 * (SAVED + 2)
@@ -300,8 +305,8 @@ def to_signed(value: int) -> int:
 
 
 def _place_code(memory: ProcessMemory, modules: list[LoadedModule], python_code: bytes) -> tuple[int, int]:
-    """Write the machine code and the Python code for the thread behind the code of a module, and return both addresses.
-    InjectionError if there is no room.
+    """Write machine code and Python code into the unused bytes at the end of a module's code, and return (address of
+    the machine code, address of the Python code). InjectionError if no module has room.
     """
     for module in modules:
         for begin, end in module.code_padding():
@@ -320,7 +325,9 @@ def _place_code(memory: ProcessMemory, modules: list[LoadedModule], python_code:
 
 
 def _find_function(modules: list[LoadedModule], name: str) -> int:
-    """Return the address of a function of Python in the process. InjectionError if it has none of that name."""
+    """Return the address of a function of Python's C interface in the process. InjectionError if no module has a
+    function of that name.
+    """
     if not (at := find_symbol_address(modules, name)):
         raise InjectionError(f"it has no {name}: not a Python that can be called")
     return at
@@ -328,10 +335,10 @@ def _find_function(modules: list[LoadedModule], name: str) -> int:
 
 @contextmanager
 def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[LoadedModule]]]:
-    """Stop all threads of a process inside a `with` block; yield the stopped threads, the process's memory and its
-    modules.
+    """Stop all threads of a process inside a `with` block, and yield (the stopped threads, the process's memory, its
+    program and libraries).
 
-    InjectionError if the process changes meanwhile, UsageError if stopping it is forbidden.
+    InjectionError if the process changes meanwhile; UsageError if it may not be stopped.
     """
     held = Standing()
     try:
@@ -354,8 +361,8 @@ def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[L
 
 
 def _run_in_own_thread(function: Callable[[], T]) -> T:
-    """Call a function in a thread of its own and return its result, so that all processes it traces are released when
-    that thread ends.
+    """Call a function in a thread of its own, and return its result. When that thread ends, the kernel releases all
+    processes that it traces.
     """
     told: list[T] = []
     wrong: list[BaseException] = []
@@ -376,8 +383,8 @@ def _run_in_own_thread(function: Callable[[], T]) -> T:
 
 
 def _is_asleep(pid: int) -> bool:
-    """Return whether a process's main thread sleeps in the kernel. A thread that only passes through a system call does
-    not: it may own locks of the C library.
+    """Return whether a process's main thread sleeps in the kernel. False for a thread that only passes through a system
+    call: it may own locks of the C library.
     """
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

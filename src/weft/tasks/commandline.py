@@ -59,8 +59,8 @@ def require_existing(path: str) -> str:
 
 
 def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
-    """Return the command made of an interpreter and the words after its name: options, and what to run. UsageError if
-    nothing is to be run.
+    """Return the command for an interpreter and the words that follow it: its options, then what it runs and the
+    arguments. UsageError if nothing is to be run.
     """
     options: list[str] = []
     while words and words[0].startswith("-") and len(words[0]) > 1:
@@ -86,8 +86,8 @@ def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
 
 
 def read_shebang(path: Path) -> list[str]:
-    """Return the Python interpreter and options that a script's first lines name, as words; empty if they name another
-    interpreter.
+    """Return the Python interpreter and its options that a script's first lines name, as a list of words. Empty if they
+    name another interpreter.
     """
     with path.open("rb") as file:
         lines = file.read(SHEBANG).decode(errors="replace").splitlines()[:2]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TextIO
 
-from weft.debug.prompt import Command, Console, Quit, help_of, parse
+from weft.debug.prompt import Command, Console, Quit, make_help, parse_command
 from weft.errors import UsageError
 from weft.tasks.answers import MOST_ROWS, render_answer
 from weft.tasks.debugger import Answer, TaskDebugger
@@ -86,7 +86,7 @@ class TaskConsole(Console):
 
     def answer(self, line: str) -> Answer:
         """Execute one typed command, and return its answer. WeftError if it cannot be executed."""
-        name, rest = parse(line, COMMANDS)
+        name, rest = parse_command(line, COMMANDS)
         d = self.debugger
         if name == "quit":
             raise Quit
@@ -104,6 +104,6 @@ class TaskConsole(Console):
             "hold": d.hold, "release": d.release, "set": d.assign,
             "up": partial(d.move_frame, 1), "down": partial(d.move_frame, -1), "follow": d.follow,
             "next": partial(d.advance, "next"), "step": partial(d.advance, "step"),
-            "process": self.processes.switch_process, "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
+            "process": self.processes.switch_process, "help": lambda text: make_help(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip
         return calls[name](rest)

@@ -72,19 +72,19 @@ class TaskDebugger:
         }
 
     def advance(self, movement: Movement, repetitions: str = "") -> Answer:
-        """Move the task in focus on by `movement` (`next`, `step`, `finish`, `continue`), `repetitions` times (empty:
-        once), and return the stop. The other tasks run freely meanwhile.
+        """Let the task in focus make a movement (`next`, `step`, `finish` or `continue`), `repetitions` times (empty:
+        once), and return the last stop. The other tasks run freely meanwhile.
         """
         if repetitions and not (repetitions.isdigit() and int(repetitions)):
             raise UsageError(f"{repetitions!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
-            raise UsageError(f"{self.current().label} is not stepped: `break` in it and `continue`, or `task ID`")
+            raise UsageError(f"{self.focused_task().label} is not stepped: `break` in it and `continue`, or `task ID`")
         with deferring_interrupts():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
             return self._advance_repeatedly(movement, int(repetitions or 1))
 
     def _advance_repeatedly(self, movement: Movement, repetitions: int) -> Answer:
-        """Advance `repetitions` times and return the last stop; end earlier at any stop that is no line, such as a
-        breakpoint.
+        """Advance the task in focus `repetitions` times, and return the last stop. End earlier at any stop other than a
+        plain line, such as a breakpoint.
         """
         answer: Answer = {}
         for _ in range(repetitions):
@@ -107,8 +107,8 @@ class TaskDebugger:
         return answer
 
     def _keep_stepped_task_in_focus(self, task: int | None) -> Answer:
-        """Put a stepped task back into focus if another task has reached a breakpoint meanwhile. Return the answer's
-        part `stays`, which names the task and its line; empty if nothing was put back.
+        """Put a stepped task back into focus if another task has reached a breakpoint meanwhile. Return {"stays": the
+        task's number, label and line} for the answer; empty if the focus did not have to change.
         """
         row = next((row for row in self.read_rows() if row.id == task), None)
         if row is None or row.kind != "task" or self.stop.task == task:
@@ -117,19 +117,21 @@ class TaskDebugger:
         return {"stays": {"task": row.id, "label": row.label, "at": row.at.as_dict() if row.at else None}}
 
     def _advance_once(self, movement: Movement) -> Stop:
-        """Advance once, and return the stop. Ctrl-C or the time limit interrupts the program."""
+        """Let the task in focus make one movement, and return the stop. Ctrl-C or the time limit interrupts the
+        program.
+        """
         begun = time.monotonic()
         try:
             with immediate_interrupts(), interrupting_after(self.limit):
                 return self.backend.advance(movement, self.focus, child=self.child)
         except KeyboardInterrupt:
-            stop = self._keep_focus(movement, self.backend.interrupt())
+            stop = self._attribute_interrupt(movement, self.backend.interrupt())
             over = bool(self.limit) and stop.why == "interrupted" and time.monotonic() - begun >= self.limit
             return replace(stop, text=f"stopped after {self.limit:g} s. {stop.text}".rstrip()) if over else stop
 
-    def _keep_focus(self, movement: Movement, stop: Stop) -> Stop:
-        """If Ctrl-C interrupted a step, return the stop as that of the task in focus, at the line of this task. Any
-        other stop is returned unchanged.
+    def _attribute_interrupt(self, movement: Movement, stop: Stop) -> Stop:
+        """If Ctrl-C interrupted a step, return the stop as one of the task in focus, at this task's line. Any other
+        stop is returned unchanged.
         """
         row = next((row for row in self.read_rows() if row.id == self.focus), None) if movement != "continue" else None
         if row is None or stop.why != "interrupted" or stop.task == row.id:
@@ -170,9 +172,9 @@ class TaskDebugger:
         found = self.backend.children() if isinstance(self.backend, ForkingBackend) else []
         return [{"pid": pid, "name": name} for pid, name in found]
 
-    def find(self, reference: str) -> TaskRow:
-        """Return the task with a number, name or pedigree, or the one to which an expression leads. UsageError if there
-        is none, or several bear the name.
+    def find_task(self, reference: str) -> TaskRow:
+        """Return the task with a number, name or pedigree (its path from the first task), or the task to which an
+        expression leads. UsageError if there is none, or if several have the name.
         """
         rows = self.read_rows()
         found = [row for row in rows if reference == str(row.id)] or [row for row in rows if reference == row.name]
@@ -181,7 +183,7 @@ class TaskDebugger:
             raise UsageError(f"no living task has the pedigree {reference}: `tasks` with --format json tells them")
         if not found and not reference.isdigit():
             try:
-                held = self.backend.find_task(self.focus, reference)
+                held = self.backend.find_task_of_value(self.focus, reference)
             except DebuggerError as error:
                 raise UsageError(
                     f"no task is called {reference!r} (`tasks` lists them), nor does it lead to one: {error}"
@@ -194,25 +196,25 @@ class TaskDebugger:
         return found[0]
 
     def _find_steppable_task(self, reference: str) -> TaskRow:
-        """Return a task as `find` does. UsageError if it is a thread or a thread's work, which cannot be stepped or
-        held.
+        """Return a task as `find_task` does. UsageError if it is a thread or a thread's work, as these cannot be
+        stepped or held.
         """
-        found = self.find(reference)
+        found = self.find_task(reference)
         if found.kind != "task":
             raise UsageError(f"{found.label} is not a task: `where`, `locals` and `print` are for it")
         return found
 
     def set_focus(self, reference: str) -> Answer:
-        """Put a task into focus, whichever thread runs it, and return its row; for an empty reference, return the row
-        of the task in focus.
+        """Put a task into focus, whichever thread runs it, and return its row as the answer. An empty reference changes
+        nothing, and the answer is the row of the task in focus.
         """
         if not reference:
-            return {"kind": "task", "task": self.current().as_dict()}
-        task = self.find(reference)
+            return {"kind": "task", "task": self.focused_task().as_dict()}
+        task = self.find_task(reference)
         self.focus, self.kind, self.level = task.id, task.kind, 0
         return {"kind": "task", "task": task.as_dict()}
 
-    def current(self) -> TaskRow:
+    def focused_task(self) -> TaskRow:
         """Return the task in focus. UsageError if there is none."""
         found = next((row for row in self.read_rows() if row.id == self.focus), None)
         if found is None and self.stop.why == "ended":
@@ -226,15 +228,17 @@ class TaskDebugger:
         words = id_and_name.split()
         if len(words) != 2 or words[1].isdigit():
             raise UsageError("name which task how? `name 3 reader`")
-        task = self.find(words[0])
+        task = self.find_task(words[0])
         self.backend.name(task.id, words[1])
         return {"kind": "text", "text": f"{render_label(task.kind, task.id, '')} is {words[1]}"}
 
     def where(self, arguments: str = "") -> Answer:
-        """Show a task's own frames (`--all`: libraries' too), and after them the spawns that led to it."""
+        """Show the frames of a task, and after them the spawns by which the task came to be. `arguments`: the task,
+        empty for the one in focus; with `--all`, frames of libraries are shown, too.
+        """
         words = arguments.split()
         every = "--all" in words
-        task = self.find(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
+        task = self.find_task(" ".join(word for word in words if word != "--all")) if set(words) - {"--all"} else None
         id_ = task.id if task else self.focus
         frames, spawns = self.backend.frames(id_, with_libraries=every)
         names = {row.id: row.label for row in self.read_rows()}
@@ -293,7 +297,7 @@ class TaskDebugger:
 
     def current_line(self) -> SourceLine | None:
         """Return the line at which the task in focus is; None if unknown."""
-        return self.stop.at if self.stop.task == self.focus else self.current().at
+        return self.stop.at if self.stop.task == self.focus else self.focused_task().at
 
     def waits(self) -> Answer:
         """Show which tasks wait for which, their deadlocks, and why the program hangs or what holds it up."""
@@ -328,7 +332,7 @@ class TaskDebugger:
         point = Point(next(self._ids), file if of_line else "", int(line) if of_line else 0, "" if of_line else place,
                       task=task, descendants=bool(descendants), condition=condition or "", pedigree=way)  # fmt: skip
         try:
-            self.backend.arm([*self.points, point])
+            self.backend.replace_breakpoints([*self.points, point])
         except WeftError:
             self._ids = itertools.chain([point.id], self._ids)  # the next one that is taken has its number
             raise
@@ -345,7 +349,7 @@ class TaskDebugger:
         """Run until the task in focus reaches `FILE:LINE | LINE | FUNCTION`, or something else stops."""
         if len(location.split()) != 1:
             raise UsageError("until where? `until 9`, `until prog.py:9`, `until work`")
-        point: int = self.break_once(f"{location} task {self.current().id}")["breakpoint"]["id"]
+        point: int = self.break_once(f"{location} task {self.focused_task().id}")["breakpoint"]["id"]
         try:
             return self.advance("continue")
         finally:
@@ -357,7 +361,7 @@ class TaskDebugger:
         self._once.discard(number)
         self.points = [one for one in self.points if one.id != number]
         if self.stop.why != "ended":
-            self.backend.arm(self.points)
+            self.backend.replace_breakpoints(self.points)
 
     def breakpoints(self) -> Answer:
         """List all breakpoints and watchpoints."""
@@ -376,11 +380,13 @@ class TaskDebugger:
             if self.stop.why != "ended":
                 self.backend.unwatch(number)
         self.points = [p for p in self.points if str(p.id) not in chosen]
-        self.backend.arm(self.points)
+        self.backend.replace_breakpoints(self.points)
         return self.breakpoints()
 
     def watch(self, expression: str) -> Answer:
-        """Watch an expression: stop when any task changes its value, until the selected frame returns."""
+        """Watch an expression: stop when any task changes its value. The watchpoint is removed when the selected frame
+        returns.
+        """
         if not expression:
             raise UsageError("watch what? `watch total`")
         if self.stop.why == "ended":
@@ -395,7 +401,9 @@ class TaskDebugger:
         return {"kind": "watch", "id": number, "expression": expression, "value": value}
 
     def hold(self, reference: str) -> Answer:
-        """Hold a task, so that it makes no step while the others run; `reference`: its number, name or pedigree."""
+        """Hold a task, so that it makes no step while the others run. `reference`: its number, name or pedigree (its
+        path from the first task).
+        """
         if not reference:
             raise UsageError("hold which task? `hold 3`")
         task = self._find_steppable_task(reference)
@@ -406,7 +414,7 @@ class TaskDebugger:
 
     def release(self, reference: str = "") -> Answer:
         """Release a held task, or all: `[ID]`."""
-        chosen = {self.find(reference).id} if reference else set(self.held)
+        chosen = {self.find_task(reference).id} if reference else set(self.held)
         if not chosen or not chosen <= self.held:
             raise UsageError(f"task {reference} is not held" if reference else "no task is held")
         for task in sorted(chosen):
@@ -415,7 +423,9 @@ class TaskDebugger:
         return {"kind": "text", "text": f"{plural(len(chosen), 'task')} can go on"}
 
     def catch(self, exception: str) -> Answer:
-        """Stop from now on when a task ends by an exception (empty: any); `off`: no longer."""
+        """Stop from now on when a task ends by an exception. `exception`: the name of its class, empty for any; `off`:
+        stop no longer.
+        """
         if len(exception.split()) > 1:
             raise UsageError("catch what? `catch`, `catch ValueError`, `catch off`")
         on = exception != "off"
@@ -425,7 +435,9 @@ class TaskDebugger:
 
 
 def parse_filter(word: str, rows: dict[int, TaskRow]) -> Callable[[TaskRow], bool]:
-    """Return a function that tests whether a row matches a filter such as `new`, `waiting`, `under=3` or `name=x`."""
+    """Return a function that tests a row of the table of tasks against a filter, such as `new`, `waiting`, `under=3` or
+    `name=x`.
+    """
     key, _, value = word.partition("=")
     if word in KINDS:
         return lambda row: row.kind == word

@@ -74,7 +74,9 @@ class Terminal:
         self._reader.start()
 
     def _store_program_output(self) -> None:
-        """Store the program's output until the terminal closes, without the marks of `drain`."""
+        """Store what the program writes to the terminal, until the terminal closes. The marks that `drain` writes are
+        left out.
+        """
         held = b""
         with suppress(OSError, ValueError):
             while more := os.read(self._master, 1 << 16):
@@ -88,8 +90,8 @@ class Terminal:
                 held = whole[len(whole) - part :]
 
     def drain(self) -> None:
-        """Wait up to 5 s until everything that the program has written is stored: a mark written behind it has to
-        arrive.
+        """Wait until everything that the program has written is stored, but at most 5 s. A mark is written to the
+        terminal and awaited.
         """
         self._drained.clear()
         with suppress(OSError):
@@ -122,7 +124,9 @@ class Gdb(Mi):
         self._runtime: list[tuple[int, int]] = []
 
     def read_messages(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the messages that gdb sends within `seconds`. After a stop, the list of threads is read anew."""
+        """Return the messages that gdb sends within `seconds`. If one reports a stop, the list of threads is read
+        again.
+        """
         before = len(self.stops)
         found = super().read_messages(seconds)
         if len(self.stops) > before:
@@ -150,8 +154,9 @@ class Gdb(Mi):
     # Stops
 
     def wait(self, seconds: float | None, *, heeds_interrupts: bool = True) -> dict[str, Any] | None:
-        """Return the program's next stop as gdb describes it; None if none came within `seconds`. `heeds_interrupts`:
-        Ctrl-C raises KeyboardInterrupt. NoProgress if `idle` returns True.
+        """Return the program's next stop as gdb describes it; None if none comes within `seconds`. If
+        `heeds_interrupts`, Ctrl-C raises KeyboardInterrupt. NoProgress if `idle`, which is asked meanwhile, returns
+        True.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while not self.stops:
@@ -176,8 +181,8 @@ class Gdb(Mi):
         return stop
 
     def run(self, command: str) -> None:
-        """Let the program run by a command of gdb's machine interface, such as `-exec-continue`; forget earlier
-        stops.
+        """Let the program run by a command of gdb's machine interface, such as `-exec-continue`. Stops that were
+        reported before are forgotten.
         """
         self.ran = True
         self.stops.clear()
@@ -205,7 +210,9 @@ class Gdb(Mi):
         return next((lwp for lwp, id_ in self.threads.items() if id_ == thread), 0)
 
     def stack(self, thread: int) -> list[Frame]:
-        """Return all frames of a thread, innermost first; frames of the OpenMP runtime lose their source file."""
+        """Return all frames of a thread, innermost first. Frames of the OpenMP runtime get no source file, so that they
+        do not look like the program's.
+        """
         self.ask(f"-thread-select {thread}")
         frames = list(self.ask("-stack-list-frames").get("stack", []))
         for frame in frames:
@@ -214,8 +221,8 @@ class Gdb(Mi):
         return frames
 
     def _is_in_runtime(self, pc: int) -> bool:
-        """Return whether an address is in the OpenMP runtime. Intel's runtime brings debug information, so that its
-        frames look like the program's.
+        """Return whether an address is in the OpenMP runtime. Needed for Intel's runtime, whose frames have debug
+        information as the program's do.
         """
         if not self._runtime:
             for library in self.ask("-file-list-shared-libraries").get("shared-libraries", []):
@@ -230,7 +237,9 @@ class Gdb(Mi):
         )
 
     def pointer(self, expression: str, thread: int, level: int = 0) -> int:
-        """Return the address that an expression points to, in any language. DebuggerError if it is not a pointer."""
+        """Return the value of an expression that is a pointer, as an address, in whatever language the frame is.
+        DebuggerError if it is no pointer.
+        """
         value = self.evaluate(expression, thread, level)
         found = re.search(r"0x[0-9a-f]+", value)
         if found is None:
@@ -287,7 +296,7 @@ class Gdb(Mi):
         self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(length, 'little').hex()}")
 
     def return_site(self, return_address: int) -> SourceLine | None:
-        """Return the source line of the call that returns to an address; None if unknown."""
+        """Return the source line of a call, given the address to which the call returns. None if unknown."""
         if return_address not in self._sites:
             self._sites[return_address] = self._find_line(return_address - 1) if return_address else None
         return self._sites[return_address]
@@ -323,10 +332,10 @@ class Gdb(Mi):
 
     @contextmanager
     def temporary_breakpoints(self, locations: list[str], thread: int, lowest_sp: int = 0) -> Iterator[set[str]]:
-        """Set breakpoints for one thread inside a `with` block, and yield their numbers.
+        """Set breakpoints for one thread inside a `with` block, and yield their numbers in gdb.
 
-        `lowest_sp`: with a lower one they do not stop, so that deeper calls of the same code do not; 0: they
-        always stop.
+        `locations`: in gdb's words. `lowest_sp`: stop only while the stack pointer is not below this address, so that
+        deeper calls of the same code do not stop; 0: stop always.
         """
         made = set()
         only = f"-c {quoted(f'$sp >= {lowest_sp}')} " if lowest_sp else ""
@@ -353,7 +362,9 @@ def strip_compiler_suffix(function: str) -> str:
 
 
 def is_program_frame(frame: Frame) -> bool:
-    """Return whether a frame is at a line of the program's own source, not of a library or of Weft's part."""
+    """Return whether a frame is at a line of the program's own source. Sources of libraries, and of Weft's part in the
+    program, do not count.
+    """
     file = str(frame.get("fullname", ""))
     return (
         bool(file and frame.get("line"))

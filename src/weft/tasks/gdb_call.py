@@ -28,8 +28,8 @@ SECONDS = 60.0
 
 
 def run_script_by_gdb(gdb: str, pid: int, script: str) -> str:
-    """Make a Python process run a script file by gdb, and return gdb's error; empty if it worked. UsageError if gdb may
-    not attach. `gdb`: its path.
+    """Make a Python process run a script file by gdb, and return gdb's error message; empty if it worked. UsageError if
+    gdb may not attach. `gdb`: the path of gdb.
     """
     code = RUN.format(script=script)
     direct = (

@@ -15,11 +15,11 @@ MOST = 8
 
 
 def render_hang(awaited_objects: list[dict[str, Any]], cancellations: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return in words why nothing can happen any more: the reason behind all waits first, then a line for each other
-    object that tasks wait for.
+    """Return in words why nothing can happen any more: first the cause of all waits, then a line for each other object
+    that tasks wait for.
 
-    `awaited_objects`: the rows of inprocess/hangs.py, `describe_awaited_objects`; `cancellations`: those of
-    cancellations.py.
+    `awaited_objects`: the rows that `describe_awaited_objects` returns (inprocess/hangs.py). `cancellations`: the rows
+    of tasks that ignored a cancellation (inprocess/cancellations.py).
     """
     known = {row.id: row for row in rows}
     awaited_objects = sorted(awaited_objects, key=lambda thing: _cause_sort_key(thing, known))
@@ -34,8 +34,8 @@ def render_hang(awaited_objects: list[dict[str, Any]], cancellations: list[dict[
 
 
 def _cause_sort_key(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> tuple[int, bool, int, int]:
-    """Return a key that sorts awaited objects: first those that certainly no task releases. Among equals, those for
-    which most tasks wait come first.
+    """Return a key that sorts awaited objects by how likely they cause the hang. An object that certainly no task
+    releases comes first. Among equals, the object for which most tasks wait comes first.
     """
     waits = set(awaited_object["waits"])
     inside = [rows[id_] for id_ in awaited_object["inside"] if id_ in rows]
@@ -64,10 +64,10 @@ def _find_awaited_tasks(row: TaskRow, rows: dict[int, TaskRow]) -> set[int]:
 
 
 def render_lost_wakeups(lost: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return in words that loops sleep although a callback is ready: which callback, and the calls that can have made
-    it so.
+    """Return in words that event loops sleep although a callback is ready: which callback, and which calls can have
+    made it ready without waking the loop.
 
-    `lost`: the rows of inprocess/loop_states.py, `find_lost_wakeups`.
+    `lost`: the rows that `find_lost_wakeups` returns (inprocess/loop_states.py).
     """
     known = {row.id: row for row in rows}
     return "\n".join(_render_lost_wakeup(loop, known) for loop in lost)
@@ -96,9 +96,10 @@ def _render_site(site: list[Any] | None) -> str:
 
 
 def render_delays(delays: dict[str, Any], awaited_objects: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return what holds up a program that is not hung, one line each, the most certain first; empty if nothing does.
+    """Return in words what holds up a program that is not hung, one line for each reason, the most certain first. Empty
+    if nothing does.
 
-    `delays`: the rows of inprocess/loop_states.py and cancellations.py; `awaited_objects`: as in `render_hang`.
+    `delays`: the rows of blocked loops and ignored cancellations (inprocess). `awaited_objects`: as for `render_hang`.
     """
     known = {row.id: row for row in rows}
     lines = [_render_blocked_loop(loop, known) for loop in delays["blocked"]]
@@ -116,16 +117,16 @@ def render_delays(delays: dict[str, Any], awaited_objects: list[dict[str, Any]],
 
 
 def _render_tasks_served_first(tasks: list[int], rows: dict[int, TaskRow]) -> str:
-    """Return the end of a sentence that says for which tasks (`tasks`: their numbers) a thread works first, and where
-    these tasks wait. Empty if there are no such tasks.
+    """Return the words `, and works first for …`, with the tasks that a thread serves before the others, and where they
+    wait. `tasks`: their numbers. Empty if there are none.
     """
     ahead = [rows[id_] for id_ in tasks if id_ in rows]
     return f", and works first for {render_labels(ahead)}: {_render_waiting_tasks(ahead)}" if ahead else ""
 
 
 def _is_likely_cause(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> bool:
-    """Return whether to name an awaited object (a lock, queue or pool) as what holds tasks up while others still
-    run.
+    """Return whether to name an awaited object (a lock, queue or pool) as what holds tasks up, in a program that is not
+    hung.
     """
     rank = _cause_sort_key(awaited_object, rows)[0]
     is_queued = awaited_object["thread"] is not None and not awaited_object["thread"][1]
@@ -134,8 +135,8 @@ def _is_likely_cause(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
 
 
 def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
-    """Return a line, in a list, with the works for which asyncio.run waits at its end, as it shuts down the loop's
-    pool. The list is empty if asyncio.run waits for no work.
+    """Return one line, in a list, that says for which functions in threads asyncio.run waits while it ends. The list is
+    empty if it waits for none.
     """
     works = [row for row in rows if row.kind == "work" and row.state == "running"]
     if not works or not any(row.kind == "thread" and row.name.endswith("(_do_shutdown)") for row in rows):
@@ -145,7 +146,9 @@ def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
 
 
 def _render_blocked_loop(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
-    """Return a line for a loop that is blocked: for how long, by which task's line, and what comes late for it."""
+    """Return a line for a loop that is blocked: for how long, by which task's line, and which timers and callbacks come
+    late.
+    """
     row = rows.get(loop["task"])
     who = row.label if row else "a callback"
     at = parse_site(loop["at"])
@@ -161,7 +164,9 @@ def _render_blocked_loop(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
 
 
 def _render_ignored_cancellation(cancellation: dict[str, Any], rows: dict[int, TaskRow]) -> str:
-    """Return which task went on after its cancellation, why it was cancelled, and what waits for its end."""
+    """Return a sentence on a task that went on after it was cancelled: why it was cancelled, and what waits for its
+    end.
+    """
     row = rows.get(cancellation["task"])
     label = row.label if row else f"task {cancellation['task']}"
     file, line, how = cancellation["caught"] or ("", 0, "")
@@ -194,21 +199,23 @@ def _render_error(error: dict[str, Any]) -> str:
 
 
 def _render_counts(rows: list[TaskRow]) -> str:
-    """Return `2 tasks and 1 thread`; a work counts as a thread."""
+    """Return the number of tasks and threads as `2 tasks and 1 thread`; work of a thread pool counts as a thread."""
     count = len([row for row in rows if row.kind == "task"])
     parts = [plural(n, noun) for n, noun in ((count, "task"), (len(rows) - count, "thread")) if n]
     return listed(parts, "and")
 
 
 def render_all_held_by_user(rows: list[TaskRow]) -> str:
-    """Return in words that nothing else can happen, as the user holds every task that could continue (`rows`)."""
+    """Return a sentence that says that nothing can happen as the user holds tasks. `rows`: the tasks that could
+    continue if they were not held.
+    """
     these = "them" if len(rows) > 1 else "it"
     are = conjugate(rows, "are")
     return f"nothing else can happen while {render_labels(rows)} {are} held: `release` lets {these} go on"
 
 
 def _render_awaited_object(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> str:
-    """Return which tasks wait for an object, where, and who could release it."""
+    """Return a sentence on an object that tasks wait for: which tasks, at which line, and who could release it."""
     waiting = _render_waiting_tasks([rows[id_] for id_ in sorted(awaited_object["waits"]) if id_ in rows])
     if awaited_object["stalled"]:
         return f"{waiting} for {awaited_object['stalled']}"
@@ -216,11 +223,13 @@ def _render_awaited_object(awaited_object: dict[str, Any], rows: dict[int, TaskR
         held = [_render_pool_holder(holder, rows) for holder in pool["holders"][:MOST]]
         return f"{waiting} in {pool['function']} for {pool['kind']}; {listed(held)}"
     what = ", ".join(filter(None, [awaited_object["what"], awaited_object["state"]]))
-    return f"{waiting} for {awaited_object['kind']} {what}".rstrip() + f"; {_render_holder(awaited_object, rows)}"
+    return f"{waiting} for {awaited_object['kind']} {what}".rstrip() + f"; {_render_releaser(awaited_object, rows)}"
 
 
 def _render_pool_holder(holder_row: list[Any], rows: dict[int, TaskRow]) -> str:
-    """Return which task holds a part of a library's object, in which variable, and where that task waits."""
+    """Return in words which task holds a part of a library's pool, in which variable, and where that task waits.
+    `holder_row`: [task number, line, variable, type of the part].
+    """
     number, site, name, part = holder_row
     row = rows.get(number)
     waits = f", and waits at {row.wait.site or row.at}" if row and row.wait else ""
@@ -249,7 +258,7 @@ def conjugate(rows: list[TaskRow], verb: str) -> str:
     return verb if len(rows) > 1 else "is" if verb == "are" else f"{verb}s"
 
 
-def _render_holder(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+def _render_releaser(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     """Return in words which task or call could release an awaited object, as far as that is known."""
     if awaited_object["owner"]:
         number, name, done = awaited_object["owner"]

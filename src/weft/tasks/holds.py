@@ -60,7 +60,7 @@ class HeldTasks:
         return task in self._held
 
     def hold(self, task: int) -> str:
-        """Hold a task, and return in words how it is held and which tasks wait for it."""
+        """Hold a task, so that it makes no step, and return in words how it is held and which tasks wait for it."""
         record = self._record(task)
         one = self._held.setdefault(task, HeldTask(int(record["address"])))
         self._gdb.write(one.address + BYTE, 1, 1)
@@ -92,9 +92,9 @@ class HeldTasks:
         for task in list(self._held):
             self.release(task)
 
-    def workers(self) -> dict[int, int]:
-        """Return, by held task, the kernel's id of the worker thread that waits with the task. Tasks without such a
-        thread are left out.
+    def waiting_threads(self) -> dict[int, int]:
+        """Return the threads that wait in Weft's tool together with a held task: task number -> the kernel's id of the
+        thread. A held task without a waiting thread is left out.
         """
         found = {}
         for task, one in self._held.items():
@@ -111,7 +111,9 @@ class HeldTasks:
         return found
 
     def handle_arrival(self, stop: dict[str, Any]) -> bool:
-        """Make a held task's thread wait if the stop is its return to the program; return whether it is."""
+        """If a stop is the return of a held task to the program's code, make the task's thread wait there. Return
+        whether the stop was such a return.
+        """
         number = str(stop.get("bkptno"))
         found = next(((task, one) for task, one in self._held.items() if number in one.points), None)
         if found is None:
@@ -125,22 +127,23 @@ class HeldTasks:
         return True
 
     def consume_passed_breakpoint(self, thread: int, address: int) -> bool:
-        """Return whether a thread had stopped at the breakpoint at `address` before the thread was held there, and
-        forget that. A second call for the same breakpoint returns False.
+        """Return whether a thread had already stopped at the breakpoint at `address` when it was held there. The user
+        must then not see this stop again. The fact is forgotten, so that a second call returns False.
         """
         known = (thread, address) in self._passed
         self._passed.discard((thread, address))
         return known
 
     def explain_hang(self, *, again: bool = False) -> str:
-        """Return in words that nothing can happen any more while tasks are held; empty if something can.
+        """Return in words that nothing can happen any more because tasks are held, and which tasks wait for them. Empty
+        if something can happen, or if no thread waits with a held task.
 
-        `again`: a task that a worker could take counts as stuck if nothing has changed since the last call.
+        `again`: a task that an idle worker could take counts as stuck if nothing has changed since the last call.
         """
         rows = self._rows() if self._held else []
-        waiting = {worker: task for task, worker in self.workers().items()}
+        waiting = {worker: task for task, worker in self.waiting_threads().items()}
         caught = set(waiting.values())
-        tied = [self._with_hold_waits(row, waiting) for row in rows]
+        tied = [self._add_hold_wait(row, waiting) for row in rows]
         left = find_stuck_tasks(tied)
         if not caught or any(row.state == "top" and row.id not in left for row in tied) or find_deadlocks(rows):
             self._before = []
@@ -154,7 +157,7 @@ class HeldTasks:
         told = [*_render_waiting(held, rows), *_render_blocked_workers(rows, waiting)]
         return "\n".join([render_all_held_by_user(held), *(f"  {line}" for line in told)])
 
-    def _with_hold_waits(self, row: TaskRow, held_by_worker: dict[int, int]) -> TaskRow:
+    def _add_hold_wait(self, row: TaskRow, held_by_worker: dict[int, int]) -> TaskRow:
         """Return a task's row, changed if a hold stops the task. A held task gets a wait for itself. A task on top of a
         worker that waits with a held task gets the held task as the task above it.
 
@@ -172,8 +175,8 @@ class HeldTasks:
     # A task that runs
 
     def _stop_thread_of_task(self, task: int, hold: HeldTask) -> str:
-        """Make a held task's thread wait, now or when it is back in the program; return how, in words. UsageError if
-        impossible.
+        """Make a held task's thread wait: at once, or as soon as it is back in the program's code. Return how it is
+        held, in words. UsageError if that is impossible.
         """
         row = self._find_row(task)
         if row.worker is None:
@@ -216,8 +219,8 @@ class HeldTasks:
             return str(self._gdb.ask(f"-break-insert {where}")["bkpt"]["number"])
 
     def _make_thread_wait(self, hold: HeldTask, thread: int, address: int) -> None:
-        """Set a thread's registers and stack so that it waits in Weft's tool, and later continues at `address`, where
-        it is now.
+        """Make a stopped thread wait in Weft's tool, by setting its registers and stack. It later continues at
+        `address`, where it is now.
         """
         below = self._gdb.pointer("$sp", thread) - BELOW
         self._gdb.write(below, address, 8)
@@ -260,9 +263,9 @@ def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
 
 
 def _render_blocked_workers(rows: list[TaskRow], held_by_worker: dict[int, int]) -> list[str]:
-    """Return lines for the tasks that wait only because their worker waits with a held task.
+    """Return lines for the tasks that wait only because the worker that runs them waits with a held task.
 
-    `held_by_worker`: the held task with which each worker waits.
+    `held_by_worker`: the number of the held task with which each worker waits.
     """
     known = {row.id: row for row in rows}
     return [

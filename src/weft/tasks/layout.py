@@ -100,10 +100,11 @@ Array = np.ndarray[Any, Any]
 
 
 def read_records(read: Read, table_address: int) -> tuple[Array, dict[int, int]]:
-    """Return the records of all living tasks of a program, in the order of their numbers, and which task owns each lock
-    (by the lock's address).
+    """Return (the records of all living tasks of a program, sorted by task number; the number of the task that owns
+    each lock, by the lock's address). The second part is empty if no task waits for a lock.
 
-    `read`: returns memory of the program. DebuggerError for a table of another version of Weft's tool.
+    `read`: returns bytes of the program's memory, from an address and a length. DebuggerError for a table of another
+    version of Weft's tool.
     """
     header = read(table_address, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
@@ -145,11 +146,11 @@ def _read_slab(read: Read, address: int) -> Array:
 
 
 def _set_worker_stack(rows: Array, rows_by_address: tuple[Array, Array], top_address: int, thread: int) -> None:
-    """Set state, worker, depth and the task above for all tasks on a worker's stack. A damaged chain of records ends at
-    the first unknown or repeated record.
+    """Set in `rows` the state, worker, depth and task above of all tasks on one worker's stack. If the chain of records
+    is damaged, the tasks from the first unknown or repeated record on stay as they are.
 
-    `rows_by_address`: the addresses of the rows in order, and the row of each. `top_address`: that of the record on
-    top.
+    `rows_by_address`: (sorted addresses of the records, the index in `rows` of each). `top_address`: address of the
+    topmost task's record. `thread`: the kernel's id of the worker's thread.
     """
     state, above, line, over = TOP, 0, list[int](), 0
     addresses, order = rows_by_address
@@ -228,7 +229,7 @@ class TaskRows:
         return [self._make_row(fields) for fields in zip(*columns, strict=True)]
 
     def _make_row(self, fields: tuple[int, ...]) -> TaskRow:
-        """Return the row of a task from the fields of its record, in the order of `tasks`."""
+        """Return the row of a task. `fields`: the fields of its record, in the order in which `tasks` reads them."""
         id_, parent, state, wait, worker, created, waiting, what, needs, scope, above, *place = fields
         depth, address, way = place[0], place[1], format_pedigree(place[2])
         made = self._site(created)
@@ -255,7 +256,9 @@ class TaskRows:
         )
 
     def _awaited_tasks(self, id_: int, wait: int, awaited_address: int, scope: int) -> tuple[int, ...]:
-        """Return the numbers of the tasks that a task waits for; `awaited_address`: of the lock or taskgroup."""
+        """Return the numbers of the tasks that a task waits for. `id_`: the task's number; `wait`: the kind of its
+        wait; `awaited_address`: of the lock or taskgroup that it waits for; `scope`: of its taskgroup or team.
+        """
         if wait == TASKWAIT:
             return tuple(self._children.get(id_, ()))
         if wait == LOCK:
@@ -274,8 +277,8 @@ class TaskScopes:
         self._chains = {scope: self._outer_scopes(read, scope) for scope in np.unique(used).tolist() if scope}
 
     def _outer_scopes(self, read: Read, scope: int) -> list[int]:
-        """Return the addresses of a taskgroup or team and those around it, from the inside out. DebuggerError if they
-        are too many.
+        """Return the addresses of a taskgroup or team and of all those around it, the innermost first. DebuggerError if
+        there are too many.
         """
         found: dict[int, None] = {}
         while scope and scope not in found:

@@ -113,8 +113,8 @@ def render_label(kind: str, number: int, name: str) -> str:
 
 
 def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
-    """Return rows as dictionaries for JSON. A site or wait that several rows share becomes a single dictionary, which
-    all these rows contain.
+    """Return rows as dictionaries for JSON. Rows that share a site or a wait get the same dictionary of it, which saves
+    time and memory.
     """
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 
@@ -147,7 +147,7 @@ class TaskTable:
         return list(self._tasks.values())
 
     def create(self, task: int, parent: int | None = None, site: SourceLine | None = None) -> None:
-        """Add a new task, which has not begun; `site`: the line that created it. HookError if the table has it
+        """Add a new task, which has not begun. `site`: the line that created it. HookError if the task is in the table
         already.
         """
         if task in self._tasks:
@@ -182,7 +182,7 @@ class TaskTable:
         del self._tasks[task]
 
     def _require_state(self, task: int, *states: State) -> TaskRow:
-        """Return the row of a task. HookError if the task is in none of the states."""
+        """Return the row of a task. HookError unless the task is in one of the states."""
         row = self._tasks.get(task)
         if row is None or row.state not in states:
             raise HookError(f"task {task} is {row.state if row else 'not there'}, not {' or '.join(states)}")
@@ -240,7 +240,9 @@ ENDS = {
 
 
 def render_wait(task: TaskRow, awaited_task: int) -> str:
-    """Return where and how a task waits for the task with a number, such as `at prog.py:9 (await)`."""
+    """Return where and how a task waits for another one, such as `at prog.py:9 (await)`. `awaited_task`: the other's
+    number.
+    """
     if task.wait is None or awaited_task not in task.wait.tasks:
         how = f"beneath it on worker {task.worker}" if task.worker is not None else "its loop is held up"
         return f"at {task.at or '?'} ({how})"
@@ -249,8 +251,8 @@ def render_wait(task: TaskRow, awaited_task: int) -> str:
 
 
 def find_needed_tasks(task: TaskRow, living_tasks: frozenset[int]) -> tuple[set[int], bool]:
-    """Return the numbers of the living tasks that a task needs in order to continue, and whether any single task of
-    them suffices.
+    """Return (the numbers of the living tasks that must act before this task can continue, whether any single one of
+    them suffices). These are the tasks that it waits for and the task on top of it on its worker's stack.
     """
     above = {task.above} & living_tasks if task.above is not None else set()
     if task.wait is None or task.wait.free:
@@ -259,7 +261,8 @@ def find_needed_tasks(task: TaskRow, living_tasks: frozenset[int]) -> tuple[set[
 
 
 def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
-    """Return the tasks that can never continue, by number: those that remain when all that can continue have ended.
+    """Return the tasks that can never continue, by number. Each task that can continue is taken to end, until no other
+    task can; the tasks left over are returned.
 
     This is the AND-OR release of Hilbrich et al. (2012), on tasks.
     """
@@ -287,7 +290,9 @@ def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
 
 
 def find_deadlocks(tasks: Iterable[TaskRow]) -> list[Deadlock]:
-    """Return cycles among the tasks that can never continue, one cycle for each group that waits for one another."""
+    """Return the deadlocks: cycles of tasks that can never continue, as each waits for the next. From each group of
+    tasks that wait for one another, one cycle is returned.
+    """
     left = find_stuck_tasks(tasks)
     found, seen = [], set[int]()
     for start in sorted(left):

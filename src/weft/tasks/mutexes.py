@@ -32,8 +32,8 @@ class AwaitedMutex(NamedTuple):
 
 
 def find_awaited_mutex(gdb: Gdb, thread: int, stack: list[Frame]) -> AwaitedMutex | None:
-    """Return the mutex of the C library that a thread waits for; None if it waits for none, or on a processor other
-    than x86-64.
+    """Return the mutex of the C library that a thread waits for. None if it waits for none, and always on processors
+    other than x86-64. `stack`: the frames of the thread.
     """
     inner = [
         str(frame.get("func", ""))
@@ -52,7 +52,9 @@ def find_awaited_mutex(gdb: Gdb, thread: int, stack: list[Frame]) -> AwaitedMute
 
 
 def add_mutex_waits(gdb: Gdb, rows: list[TaskRow], stacks: Mapping[int, list[Frame]]) -> list[TaskRow]:
-    """Return the rows with their waits for mutexes. `stacks`: the frames of each worker that runs a task."""
+    """Return the rows, with a wait in the row of each task whose thread waits for a mutex. `stacks`: the frames of each
+    worker that runs a task.
+    """
     found = {
         worker: mutex
         for worker, stack in stacks.items()
@@ -63,7 +65,9 @@ def add_mutex_waits(gdb: Gdb, rows: list[TaskRow], stacks: Mapping[int, list[Fra
     tops = {row.worker: row.id for row in rows if row.state == "top"}
 
     def with_wait(row: TaskRow) -> TaskRow:
-        """Return a row with its wait for a mutex; unchanged if its worker waits for none."""
+        """Return a row with the wait of its worker for a mutex. A row whose worker waits for none is returned
+        unchanged.
+        """
         mutex = found.get(row.worker or 0) if row.state == "top" and row.wait is None else None
         if mutex is None:
             return row

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.interrupts import deferring_interrupts
-from weft.debug.answers import change
+from weft.debug.answers import change_text
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.mi import core_names, quoted, strip_reference, word
 from weft.gdb.point import Point
@@ -33,7 +33,7 @@ from weft.tasks.stacks import (
     find_holding_task,
     find_region_end_frame,
     find_task_frames,
-    frames_of_part,
+    frames_of_task_on_stack,
 )
 
 STACKED = (layout.TOP, layout.MIDDLE)
@@ -106,15 +106,15 @@ class NativeBackend:
 
     @classmethod
     def attach_by_gdb(cls, gdb: Gdb, pid: int) -> NativeBackend:
-        """Return a backend for a process that a gdb has attached to and halted already."""
+        """Return a backend for a process to which `gdb` has already attached, and which it has halted."""
         made = cls([], pid=pid)
         made._gdb, made._program = gdb, os.path.realpath(f"/proc/{pid}/exe")
         made._on_program_loaded()
         return made
 
     def start(self) -> Stop:
-        """Start the program and stop it at its main, or attach to a process or load a core file; return where it
-        stopped.
+        """Start the program and stop it at its main; or attach to the process, or load the core file, that was given.
+        Return the stop.
         """
         if self._pid or self._core:
             return self._attach_or_load_core()
@@ -131,7 +131,9 @@ class NativeBackend:
         return stop if stop.at is not None else replace(stop, text=f"{self._program} {NO_LINES}")
 
     def _attach_or_load_core(self) -> Stop:
-        """Attach to a process or load a core file, and return where it is. UsageError if Weft's tool is not in it."""
+        """Attach to a process or load a core file, and return where it is as a stop. UsageError if the program does not
+        have Weft's tool in it.
+        """
         self._gdb = Gdb()
         if self._core is not None:
             if not self._core.is_file():
@@ -153,7 +155,9 @@ class NativeBackend:
         return self._make_stop("core" if self._core else "interrupted", self._current_thread())
 
     def _on_program_loaded(self) -> None:
-        """Set the breakpoints at which Weft's tool in the program reports, once gdb has loaded the program."""
+        """Set the breakpoints by which Weft's tool in the program reports events. Called once gdb has loaded the
+        program.
+        """
         groups = self._gdb.ask("-list-thread-groups").get("groups", [])
         self._gdb.pid = int(groups[0].get("pid", 0)) if groups else 0
         made = self._gdb.ask("-break-insert -f weft_tasks_signal")
@@ -167,8 +171,8 @@ class NativeBackend:
     # The table
 
     def _read_records(self) -> tuple[Any, dict[int, int]]:
-        """Return the records of all tasks as an array, and which task owns each lock (owner by the lock's address);
-        both are empty before the tool starts and after the program's end.
+        """Return (the records of all tasks as an array, the number of the task that owns each lock by the lock's
+        address). Both are empty before Weft's tool starts and after the program's end.
         """
         ended = self._gdb.exited is not None
         if not self._base and not ended:
@@ -194,7 +198,7 @@ class NativeBackend:
         return {worker: self._gdb.stack(thread) for worker, thread in threads.items() if thread}
 
     def _find_record(self, task: int) -> Any:
-        """Return the record of the task with a number; None if the task is done."""
+        """Return the record of the task with a number. None if the task is done."""
         rows, _ = self._read_records()
         found = rows[rows["id"] == task]
         return found[0] if len(found) else None
@@ -221,8 +225,8 @@ class NativeBackend:
             return self._advance_task(movement, task, child=child)
 
     def _advance_task(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on, and return where it stopped. UsageError for a core file or a
-        held task.
+        """Let the program run until a task has made a movement, such as a step, and return the stop there. UsageError
+        for a core file or a held task. `child`: follow the next task that it creates.
         """
         if self._core is not None:
             raise UsageError("a core file does not run: look at it with `tasks`, `where`, `waits` and `print`")
@@ -245,9 +249,10 @@ class NativeBackend:
 
     @contextmanager
     def _breakpoint_at_region_end(self, record: Any) -> Iterator[None]:
-        """Set a breakpoint inside a `with` block at the point at which a thread leaves its part of a region.
+        """Inside a `with` block, let the program stop where the followed task's thread leaves its part of a parallel
+        region. The runtime reports the end of that implicit task much later.
 
-        The runtime reports the end of that implicit task much later.
+        No breakpoint is set for other tasks. `record`: the followed task's.
         """
         stacked = self.runtime == "OpenMP" and int(record["state"]) in STACKED
         thread = self._gdb.threads.get(int(record["worker"]), 0) if stacked else 0
@@ -279,7 +284,7 @@ class NativeBackend:
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if stop.get("bkptno") != first:
-            return self._interpret_stop(stop, movement, None)
+            return self._handle_gdb_stop(stop, movement, None)
         self._set_spawn_watch(True)
         return self._run_and_interpret("-exec-continue", movement, None)
 
@@ -289,8 +294,8 @@ class NativeBackend:
         self._set_spawn_watch(False)
 
     def _set_spawn_watch(self, on: bool) -> None:
-        """Make Weft's tool stop at the next new task (`on`), or at none; in the latter case it also follows no task any
-        more.
+        """Make Weft's tool stop the program at the next new task (`on`), or stop reporting: no new tasks, and no events
+        of the task that was followed.
         """
         base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         if base:
@@ -300,7 +305,9 @@ class NativeBackend:
                 self._set_trace_flags(row, layout.SPAWNS if on else 0)
 
     def _continue_task(self, movement: Movement, record_address: int) -> Stop:
-        """Let the followed task, given by its record's address, move on from where it is now; return the next stop."""
+        """Let the followed task move on from where it is now, and return the next stop. `record_address`: the address
+        of the task's record.
+        """
         record = self._record_at(record_address)
         thread = self._gdb.threads.get(int(record["worker"])) if int(record["state"]) in STACKED else None
         # On no stack, and its record has what it lay on: it is done, and was not told yet.
@@ -340,11 +347,10 @@ class NativeBackend:
         return self._run_and_interpret(f"-exec-{movement} --thread {thread}", movement, record_address)
 
     def _run_until_on_top(self, thread: int, record: Any, movement: Movement) -> Stop | None:
-        """Let the tasks above the followed task on its worker's stack run until the followed task is back at its own
-        line.
+        """Let the tasks above the followed task on its worker's stack run, until the followed task is on top again.
 
-        Returns a stop if another one came first, or the stop at a new line; else None. The tasks above may be at the
-        same lines: the table shows to which task a line belongs.
+        Return the stop if the task has then reached another line, or if another stop came first; None if it is back in
+        its old line. The tasks above may be at the same lines: the table shows to which task a line belongs.
         """
         address, task = int(record["address"]), int(record["id"])
         own = self._thread_and_frames(task, {row.id: row for row in self.tasks()})[1]
@@ -362,10 +368,11 @@ class NativeBackend:
     def _run_to_caller(
         self, thread: int, record_address: int, movement: Movement, caller: Frame | None = None, stack_pointer: int = 0
     ) -> Stop | None:
-        """Run a thread out of a call to the program's line that made the call; return a stop if another one came first.
+        """Run a thread out of a call, back to the program's line that made the call. Return None once it is there, or
+        another stop that comes first.
 
-        `caller`: the frame to return to, by default the innermost of the program. `stack_pointer`: that of the frame,
-        as tasks that the thread begins in the call may reach the same line.
+        `caller`: the frame to return to, by default the innermost of the program. `stack_pointer`: that frame's stack
+        pointer; tasks that the thread begins inside the call may be at the same line, but have lower ones.
         """
         caller = caller or next((frame for frame in self._gdb.stack(thread) if is_program_frame(frame)), None)
         if caller is None:
@@ -375,19 +382,21 @@ class NativeBackend:
             stop = self._continue_to_stop()
             if stop.get("bkptno") in made or self._gdb.exited is not None:
                 return None if self._gdb.exited is None else self._make_end_stop()
-        return self._interpret_stop(stop, movement, record_address)
+        return self._handle_gdb_stop(stop, movement, record_address)
 
     def _run_and_interpret(self, command: str, movement: Movement, record_address: int | None) -> Stop:
-        """Let the program run by a command of gdb's machine interface, and return what its stop means for the followed
-        task.
+        """Let the program run by a command of gdb's machine interface. Return the next stop that concerns the followed
+        task or the user.
         """
         if command == "-exec-continue":
-            return self._interpret_stop(self._continue_to_stop(), movement, record_address)
+            return self._handle_gdb_stop(self._continue_to_stop(), movement, record_address)
         self._gdb.run(command)
-        return self._interpret_stop(self._wait_for_stop(), movement, record_address)
+        return self._handle_gdb_stop(self._wait_for_stop(), movement, record_address)
 
     def _continue_to_stop(self) -> dict[str, object]:
-        """Let the program run, and return its next stop; interruptions that only look for a deadlock are left out."""
+        """Let the program run, and return its next stop. Interruptions by which Weft only looks for a deadlock are not
+        returned.
+        """
         while True:
             self._gdb.run("-exec-continue")
             stop = self._wait_for_stop()
@@ -395,7 +404,10 @@ class NativeBackend:
                 return stop
 
     def _wait_for_stop(self) -> dict[str, object]:
-        """Return the next stop. A program that does not stop is interrupted now and then to look for a deadlock."""
+        """Return the next stop as a dictionary. A program that does not stop is interrupted now and then to look for a
+        deadlock. The dictionary has `deadlock` or `held` (why held tasks block the program) if the look finds one, else
+        `looked`; then the program has to be continued.
+        """
         stop = self._gdb.wait(LOOK[min(self._looks, len(LOOK) - 1)])
         if stop is not None and stop.get("signal-name") == "SIGINT":  # that of a look which met another stop
             return {**stop, "looked": True}
@@ -410,9 +422,9 @@ class NativeBackend:
                 return {**stop, "looked": True}
         return stop
 
-    def _interpret_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return what a stop of gdb means for the followed task. If the stop does not concern this task, let the
-        program run on, and return the next stop.
+    def _handle_gdb_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
+        """Return what a stop that gdb reports means for the followed task. If it does not concern this task, let the
+        program run on, and return the next stop instead.
         """
         if self._gdb.exited is not None:
             return self._make_end_stop()
@@ -453,7 +465,9 @@ class NativeBackend:
         return self._resume_task(movement, record_address)
 
     def _make_breakpoint_stop(self, stop: dict[str, Any], thread: int) -> Stop | None:
-        """Return the stop at a breakpoint of the user; None if the breakpoint is not for the task that reached it."""
+        """Return the stop at a breakpoint of the user. None if the breakpoint is limited to another task than the one
+        that reached it.
+        """
         number = str(stop.get("bkptno"))
         point = self._gdb.points.get(number) or self._behind.get(number)
         if point is None or not self.is_meant_for_thread(point, thread):
@@ -465,37 +479,35 @@ class NativeBackend:
         return self._make_stop("breakpoint", thread, point=point.id)
 
     def _make_watchpoint_stop(self, stop: dict[str, Any], thread: int) -> Stop | None:
-        """Return the stop at a watchpoint: the value has changed, or its frame is about to return; None for other
-        stops.
+        """Return the stop for a watchpoint whose value has changed or whose frame is about to return. None if gdb has
+        stopped for another reason.
         """
         ended = {key: one for key, one in self._watches.items() if one.end and one.end == stop.get("bkptno")}
         if ended:
             for key in ended:
                 self._delete_watchpoint(key)
             numbers = tuple(one.id for one in ended.values())
-            text = "; ".join(change(one.text, "", "") for one in ended.values())
+            text = "; ".join(change_text(one.text, "", "") for one in ended.values())
             return replace(self._make_stop("watch", thread, point=numbers[0], text=text), over=numbers)
         watch = self._watches.get(str(stop["wpt"]["number"])) if "wpt" in stop else None
         if watch is None:
             return None
         values = stop.get("value") or {}
-        text = change(
+        text = change_text(
             watch.text, strip_reference(str(values.get("old", ""))), strip_reference(str(values.get("new", "")))
         )
         return self._make_stop("watch", thread, point=watch.id, text=text)
 
     def _resume_task(self, movement: Movement, record_address: int | None) -> Stop:
-        """Continue after something that does not concern the followed task has stopped the program; return the next
-        stop.
-        """
+        """Let the followed task continue after a stop that does not concern it. Return the next stop."""
         if record_address is None or movement == "continue":
             return self._run_and_interpret("-exec-continue", movement, record_address)
         thread = self._thread_at_next_line(movement, record_address)
         return self._make_stop("line", thread) if thread else self._continue_task(movement, record_address)
 
     def _thread_at_next_line(self, movement: Movement, record_address: int) -> int:
-        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. This is
-        asked after another stop that came before gdb reported the line.
+        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. Needed after
+        a stop of another thread that came before gdb could report the line.
         """
         record = self._record_at(record_address)
         thread = self._gdb.threads.get(int(record["worker"]), 0) if int(record["state"]) == 2 else 0
@@ -514,14 +526,16 @@ class NativeBackend:
         return thread if here and frame.get("func") == self._from[1] else 0
 
     def _read_event(self, thread: int) -> Event:
-        """Return the event that the tool reports in a thread."""
+        """Return the event that Weft's tool reports in a thread: (what a task did, address of its record, address of
+        another task's record, gdb's number of the thread).
+        """
         event, of, other = (
             int(self._gdb.evaluate(f"(unsigned long){name}", thread)) for name in ("event", "of", "other")
         )
         return layout.EVENTS[event], of, other, thread
 
     def _handle_event(self, event: Event, movement: Movement) -> Stop:
-        """Handle an event of the followed task that the tool reports, and return the next stop."""
+        """Handle an event of the followed task that Weft's tool reports, such as its end, and return the next stop."""
         name, of, other, thread = event
         if name == "create":
             return self._follow_child(other)
@@ -540,15 +554,17 @@ class NativeBackend:
         return self._continue_task(movement, of)
 
     def _follow_child(self, child_address: int) -> Stop:
-        """Follow a new task, given by its record's address, until it stops at its first line; return that stop."""
+        """Follow a new task until it stops at its first line, and return that stop. `child_address`: the address of the
+        task's record.
+        """
         self._set_spawn_watch(False)
         self._set_trace_flags(self._record_at(child_address), layout.RUNS)
         self._child = False
         return self._run_and_interpret("-exec-continue", "step", child_address)
 
     def _follow_to_join(self, ended_address: int) -> Stop:
-        """Follow the task that waits for the end of a task until it continues; return that stop, or `done` if no task
-        waits.
+        """Follow the task that waits for the end of a task, until it continues, and return that stop. If no task waits,
+        return a stop `done`. `ended_address`: the address of the ended task's record.
         """
         record = self._record_at(ended_address)
         rows, _ = self._read_records()
@@ -560,7 +576,9 @@ class NativeBackend:
         return self._run_and_interpret("-exec-continue", "next", self._join)
 
     def _find_joining_record(self, record: Any, rows: Any) -> Any:
-        """Return the record of the task that waits for the end of the task with a record; None if none does."""
+        """Return the record of the task that waits for the end of another task: its parent, or a task at the end of its
+        taskgroup or at the barrier of its team. None if there is none. `record`: the other task's; `rows`: all records.
+        """
         parent = rows[rows["id"] == record["parent"]]
         if len(parent):
             return self._find_joining_record(parent[0], rows) if self._has_left_region(parent[0]) else parent[0]
@@ -569,28 +587,30 @@ class NativeBackend:
         return group[0] if len(group) else team[0] if len(team) else None
 
     def _has_left_region(self, record: Any) -> bool:
-        """Return whether an implicit task has finished its thread's part of a parallel region, so that it reaches no
-        line of the program any more.
+        """Return whether an implicit task has finished its part of a parallel region. It then reaches no line of the
+        program any more.
         """
         return any(one.left for one in self._tasks_on_same_worker(record) if one.id == record["id"])
 
     def _own_frames(self, record: Any, stack: list[Frame]) -> list[Frame] | None:
-        """Return the frames of the task with a record, taken from its worker's stack. None if the task has not reached
-        its code, or has just left it.
+        """Return the frames that a task has in the stack of its worker. None if the task has not reached its code, or
+        has just left it.
         """
         with_it = self._tasks_on_same_worker(record)
         part = assign_stack_parts(stack, with_it)[int(record["id"])] if with_it else 0
-        return frames_of_part(stack, part) if part != NO_CODE else None
+        return frames_of_task_on_stack(stack, part) if part != NO_CODE else None
 
     def _tasks_on_same_worker(self, record: Any) -> list[StackedTask]:
-        """Return the tasks on the stack of a task's worker."""
+        """Return all tasks on the stack of the worker that runs a task, the topmost first. Empty if the runtime is not
+        OpenMP's.
+        """
         return (
             layout.tasks_on_worker(self._read_records()[0], int(record["worker"])) if self.runtime == "OpenMP" else []
         )
 
     def _run_into_body(self, thread: int, record_address: int, *, new: bool) -> Stop:
-        """Run a worker that is about to begin (`new`) or resume the followed task to the first line of the program in
-        the task's body; return the stop there, or another one that came first.
+        """Run a worker into the body of the followed task, to the first line of the program there. Return the stop
+        there, or another one that comes first. The worker is about to begin the task (`new`) or to resume it.
         """
         with self._gdb.temporary_breakpoints([f"'{name}'" for name in self._bodies.task_symbols], thread) as made:
             self._gdb.run("-exec-continue")
@@ -615,7 +635,9 @@ class NativeBackend:
         while steps < STEPS:
             frame, before = self._gdb.stack(thread)[0], beginning
             beginning = self._bodies.is_in_prologue(int(frame["addr"], 16))
-            amid = before and not beginning and not self._is_first_part(thread)  # of a line that it was suspended in
+            amid = (
+                before and not beginning and not self._is_first_entry_into_body(thread)
+            )  # of a line that it was suspended in
             told = not amid and is_program_frame(frame) and int(frame["line"]) not in skipped
             if told and not self._bodies.is_compiler_line(frame):
                 return self._make_stop("line", thread)
@@ -624,12 +646,12 @@ class NativeBackend:
             self._gdb.run(f"-exec-{'next-instruction' if beginning else 'step'} --thread {thread}")
             stop = self._gdb.wait(None) or {}
             if self._gdb.exited is not None or stop.get("reason") != "end-stepping-range":
-                return self._interpret_stop(stop, "step", record_address)
+                return self._handle_gdb_stop(stop, "step", record_address)
         return self._make_stop("line", thread)
 
-    def _is_first_part(self, thread: int) -> bool:
-        """Return whether an untied task that clang compiled reaches its code for the first time. The variable
-        `.part_id.` of the innermost frame points to 1 then.
+    def _is_first_entry_into_body(self, thread: int) -> bool:
+        """Return whether an untied task that clang compiled enters its code for the first time. It enters it again
+        after each suspension. The variable `.part_id.` of the innermost frame points to 1 at the first time.
         """
         told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame 0 --all-values")["variables"]
         part = next((str(one.get("value", "")) for one in told if one["name"] == ".part_id."), "")
@@ -644,7 +666,9 @@ class NativeBackend:
         return self._made
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
-        """Return whether a breakpoint is for the task that a thread runs, by the breakpoint's task or pedigree."""
+        """Return whether a breakpoint is for the task that a thread runs. It may be limited to a task, by number or
+        pedigree (the path from the first task).
+        """
         if point.task is None and not point.pedigree:
             return True
         at, records = self.task_on_worker(self._gdb.kernel_thread_id(thread)), self._read_records()[0]
@@ -657,7 +681,9 @@ class NativeBackend:
         return at is not None
 
     def _make_stop(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
-        """Return a stop at the current line of gdb's thread with a number. `point`: the breakpoint's number."""
+        """Return a stop at the line at which a thread is. `thread`: gdb's number of it; `point`: the number of the
+        breakpoint.
+        """
         stack, worker = self._gdb.stack(thread), self._gdb.kernel_thread_id(thread)
         task = self.task_on_worker(worker) if self._base or why != "start" else None
         at = innermost_line(stack)
@@ -674,7 +700,9 @@ class NativeBackend:
     # Looking
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
+        """
         rows = {row.id: row for row in self.tasks()}
         return [
             frame_site(frame) for frame in self._thread_and_frames(task, rows, with_libraries=with_libraries)[1]
@@ -683,8 +711,8 @@ class NativeBackend:
     def _thread_and_frames(
         self, task: int | None, rows: dict[int, TaskRow], *, with_libraries: bool = False
     ) -> tuple[int, list[Frame]]:
-        """Return gdb's number of a task's thread, and the task's frames there; for no task, those of the current
-        thread.
+        """Return (gdb's number of the thread that runs a task, the task's frames in its stack). If there is no such
+        task, return the current thread with its frames.
         """
         if self._gdb.exited is not None:
             raise DebuggerError("the program has come to its end: there are no tasks and no frames any more")
@@ -700,7 +728,9 @@ class NativeBackend:
         return thread, [int(frame["level"]) for frame in frames]
 
     def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
-        """Return the value of an expression in a task's frame as text."""
+        """Return the value of an expression in a task's frame as text. `level`: of the frame, 0 for the innermost;
+        `gdb_format`: a letter such as `x`, empty for none.
+        """
         thread, at = self._gdb_frame(task, level)
         if self._is_before_main(at):
             told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --no-values")["variables"]
@@ -716,7 +746,7 @@ class NativeBackend:
             raise
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """Return the names and values of the variables of a task's frame."""
+        """Return (name, value as text) for the variables of a task's frame."""
         thread, at = self._gdb_frame(task, level)
         if self._is_before_main(at):
             raise DebuggerError(BEFORE_MAIN)
@@ -728,8 +758,8 @@ class NativeBackend:
         ]
 
     def _is_before_main(self, level: int) -> bool:
-        """Return whether the frame at `level` is that of a program that has not executed an instruction of its main:
-        its variables have no memory yet.
+        """Return whether the program has not executed an instruction of its `main` yet, so that the variables of the
+        frame at `level` have no memory.
         """
         return level == 0 and not self._gdb.ran and not (self._pid or self._core)
 
@@ -738,18 +768,20 @@ class NativeBackend:
         return self.evaluate(task, f"{name} = {expression}", level)
 
     def _gdb_frame(self, task: int | None, level: int) -> tuple[int, int]:
-        """Return gdb's numbers of a task's thread and frame. DebuggerError if the task is in no frame."""
+        """Return (gdb's number of a task's thread, gdb's number of the frame at `level`). DebuggerError if the task has
+        no frame.
+        """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         if not frames:
             raise DebuggerError("the task is in no frame: it has not begun, or lies on the heap")
         return thread, int(frames[min(level, len(frames) - 1)]["level"])
 
-    def find_task(self, task: int | None, expression: str) -> int:
-        """Return the number of the task in whose frames a pointer points. DebuggerError if it points into no task's
-        frames.
+    def find_task_of_value(self, frame_task: int | None, expression: str) -> int:
+        """Return the number of the task into whose frames a pointer points. DebuggerError if it points into no task's
+        frames. `expression`: yields the pointer; `frame_task`: the task in whose frame it is evaluated.
         """
         rows = {row.id: row for row in self.tasks()}
-        thread, frames = self._thread_and_frames(task, rows)
+        thread, frames = self._thread_and_frames(frame_task, rows)
         level = int(frames[0]["level"]) if frames else 0
         address = int(self._gdb.evaluate(f"(unsigned long)({expression})", thread or self._current_thread(), level))
         found = find_holding_task(self._gdb, address, rows)
@@ -757,27 +789,27 @@ class NativeBackend:
             raise DebuggerError(f"{expression} is {address:#x}, and lies in no task's frames")
         return found
 
-    def arm(self, points: Sequence[Point]) -> None:
-        """Replace all breakpoints by `points`. In bodies of tasks that begin with the compiler's own code, also stop at
-        the address that executes the line.
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
+        """Replace all breakpoints by `points`. If the function of a task begins with the compiler's own code, the
+        program also stops where it executes the breakpoint's line itself.
         """
         for number in self._behind:
             self._gdb.ask(f"-break-delete {number}")
         self._behind = {}
-        self._gdb.arm(points)
+        self._gdb.replace_breakpoints(points)
         for point in [point for point in points if point.line]:
             for place in self._bodies.line_addresses(point.file, point.line):
-                made = self._gdb.insert(point, f"*{place:#x}")
+                made = self._gdb.insert_breakpoint(point, f"*{place:#x}")
                 self._behind[str(made["bkpt"]["number"])] = point
 
     def watch(self, number: int, task: int | None, expression: str, level: int) -> str:
-        """Watch the memory of an expression as breakpoint `number` until its frame returns; return the value now as
-        text.
+        """Stop whenever the memory of an expression changes, until the frame that contains it returns. Return the value
+        now as text. `number`: under which the watchpoint is known, as a breakpoint.
         """
         if self._core is not None:
             raise UsageError("a core file does not run: nothing in it changes")
         value = self.evaluate(task, expression, level)
-        thread, at, words = self._gdb_expression(task, expression, level)
+        thread, at, words = self._translate_for_gdb(task, expression, level)
         address = self._gdb.pointer(f"$weft{number} = &({words})", thread, at)
         end = self._insert_return_breakpoint(address, thread)
         try:
@@ -793,17 +825,17 @@ class NativeBackend:
         )
         return value
 
-    def _gdb_expression(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
-        """Return gdb's numbers of a task's thread and frame, and the expression in the form that gdb understands
-        there.
+    def _translate_for_gdb(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
+        """Return (gdb's number of a task's thread, gdb's number of the frame, the expression in the form that gdb
+        understands there).
         """
         return *self._gdb_frame(task, level), expression
 
     def _insert_return_breakpoint(self, variable_address: int, thread: int) -> str:
-        """Set a breakpoint at the return of the frame that contains a variable; return gdb's number of it, empty if no
-        frame contains the variable.
+        """Set a breakpoint where the frame that contains a variable returns, and return gdb's number of the breakpoint.
+        Empty if no frame contains the variable.
 
-        The breakpoint is at the caller's next instruction, and stops once the stack no longer reaches down to the
+        The breakpoint is at the caller's next instruction. It stops only when the stack no longer reaches down to the
         variable.
         """
         for one in dict.fromkeys((thread, *self._gdb.threads.values())):
@@ -826,8 +858,8 @@ class NativeBackend:
             self._delete_watchpoint(key)
 
     def _delete_watchpoint(self, gdb_number: str) -> None:
-        """Delete a watchpoint by gdb's number, and the breakpoint at the return of its frame if nothing else needs
-        that.
+        """Delete a watchpoint by gdb's number. The breakpoint at the return of its frame is deleted too, unless another
+        watchpoint needs it.
         """
         end = self._watches.pop(gdb_number).end
         with suppress(DebuggerError):
@@ -848,8 +880,8 @@ class NativeBackend:
         self._names[task] = name
 
     def explain_hang(self) -> str:
-        """Return a sentence that says which held tasks block the program; empty if none do. Other hangs are deadlocks,
-        which `waits` shows.
+        """Return a sentence that says that the program can do nothing because tasks are held; empty if that is not so.
+        Other hangs are deadlocks, which `waits` shows.
         """
         return self._holds.explain_hang() if self._holds is not None else ""
 
@@ -863,8 +895,8 @@ class NativeBackend:
         return "" if begun else f"the runtime of {self.runtime} has not begun: the first region or task does that"
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Hold a task together with its thread (`on`), or release it; return in words how it is held. UsageError if it
-        cannot be held.
+        """Hold a task together with its thread if `on`, else release it. Return in words how it is held. UsageError if
+        it cannot be held.
         """
         if self.runtime != "OpenMP":
             raise UsageError(
@@ -883,11 +915,11 @@ class NativeBackend:
 
     def workers_of_held(self) -> dict[int, int]:
         """Return the worker that waits with each held task."""
-        return self._holds.workers() if self._holds is not None and self._gdb.exited is None else {}
+        return self._holds.waiting_threads() if self._holds is not None and self._gdb.exited is None else {}
 
     def catch(self, exception_name: str, *, on: bool) -> None:
-        """Raise a UsageError: Weft need not catch an exception that leaves a native task, as it ends the program by a
-        signal.
+        """Raise a UsageError: for native tasks nothing is to be caught, as an exception that leaves one ends the
+        program by a signal.
         """
         raise UsageError(
             f"an exception that leaves a task of {self.runtime} ends the program by a signal, which stops by itself"
@@ -903,7 +935,9 @@ class NativeBackend:
             return self._halt_program()
 
     def _halt_program(self) -> Stop:
-        """Halt the program, note stops of held tasks that came before, and return the stop."""
+        """Halt the program, and return the stop. If gdb reported stops of held tasks before, their threads are made to
+        wait first.
+        """
         self._gdb.read_messages(0.05)  # it may have been told to run, or have come to its end, and not been heard yet
         stop = self._gdb.halt() if self._gdb.running else {}
         while stop or self._gdb.stops:

@@ -33,8 +33,8 @@ class DebuggedProcesses:
         return self._list_processes()
 
     def _enter_child(self, pid_text: str) -> None:
-        """Make a child process the current one, and attach to it at the first time. UsageError if no living child has
-        that number.
+        """Make a child process the current one. At the first time, Weft attaches to it. UsageError if there is no
+        living child with that number.
         """
         pids = [child["pid"] for child in self.current.children()]
         if not pid_text.isdigit() or int(pid_text) not in pids:

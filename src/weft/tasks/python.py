@@ -20,8 +20,8 @@ from typing import Any
 
 from weft.base.interpreters import OLDEST, explain_free_threaded, is_free_threaded
 from weft.base.lifetime import bound_to_parent
-from weft.debug.answers import change
-from weft.debug.hands import connect
+from weft.debug.answers import change_text
+from weft.debug.hands import connect_unix_socket
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.inprocess.gc_pause import gc_paused
@@ -69,8 +69,8 @@ class AgentConversation:
     # What is said
 
     def _receive_message(self, seconds: float | None) -> dict[str, Any]:
-        """Return the agent's next message, a dictionary; if the program has gone, a stop `ended`. DebuggerError for
-        anything but JSON objects.
+        """Return the agent's next message, a dictionary. If the program has gone, it is a stop `ended`. DebuggerError
+        if the message is no JSON object.
         """
         while (end := self._text.find(b"\n", self._looked)) < 0:
             self._looked = len(self._text)
@@ -92,8 +92,8 @@ class AgentConversation:
         return found
 
     def _receive_bytes(self, seconds: float | None) -> bytes:
-        """Return the bytes that arrive from the agent; empty if the program has gone. DebuggerError if none arrive
-        within `seconds`; NoProgress if `idle` returns True.
+        """Return the bytes that arrive from the agent. Empty if the program has gone. DebuggerError if none arrive
+        within `seconds`; NoProgress if `idle`, which is asked meanwhile, returns True.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while True:
@@ -132,8 +132,8 @@ class AgentConversation:
                 raise DebuggerError("the program has ended")
 
     def _wait_for_stop(self, seconds: float | None) -> Stop:
-        """Return the next stop of the program. Whenever the agent reports that all is idle, look for a deadlock, which
-        is a stop, too.
+        """Return the next stop of the program, waiting at most `seconds`. If the agent reports meanwhile that all is
+        idle, look for a deadlock, and return it as a stop.
         """
         while True:
             message = self._pending.pop(0) if self._pending else self._receive_message(seconds)
@@ -145,7 +145,9 @@ class AgentConversation:
                         return stop
 
     def _find_hang(self, idle_message: dict[str, Any]) -> Stop | None:
-        """Return a stop if the idle program is in a deadlock, or nothing can happen in it any more; else None."""
+        """Return a stop that explains why an idle program can do nothing any more: a lost wake-up, a deadlock, held
+        tasks, or another hang. None if the program may continue. `idle_message`: the agent's report.
+        """
         rows = self.tasks()
         if lost := idle_message.get("lost"):
             return Stop("stuck", text=hang_messages.render_lost_wakeups(lost, rows))
@@ -161,18 +163,20 @@ class AgentConversation:
         return Stop("stuck", text=self._render_hang(rows))
 
     def _make_go_request(self, movement: Movement, task: int | None, *, child: bool) -> dict[str, Any]:
-        """Return the message by which the agent lets the program continue; the agent ignores it if the program has
-        stopped again since.
+        """Return the message that asks the agent to let the program continue until a task has made a movement. The
+        agent ignores it if the program has stopped again since.
         """
         return {"do": "go", "how": movement, "task": task, "child": child, "seen": self._seen}
 
     def _parse_stop(self, stop_dict: dict[str, Any]) -> Stop:
-        """Return the stop that the agent's dictionary describes; note it if it is the program's end."""
+        """Return the stop that a dictionary of the agent describes. The program's end is also stored, for later
+        commands.
+        """
         self._seen = stop_dict.get("number", self._seen)
         at = parse_site(stop_dict["at"])
         text, over = stop_dict.get("text", ""), stop_dict.get("over", False)
         if stop_dict.get("change"):
-            text = change(*stop_dict["change"], over=over)
+            text = change_text(*stop_dict["change"], over=over)
         made = Stop(stop_dict["why"], stop_dict["task"], at, stop_dict.get("worker"), stop_dict.get("breakpoint"), text,
                     stop_dict.get("code"), stop_dict.get("name", ""), (stop_dict["breakpoint"],) if over else (),
                     stop_dict.get("kind", "task"))  # fmt: skip
@@ -189,7 +193,9 @@ class AgentConversation:
             return parse_rows(self._request("tasks"))
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on, and return where it stopped."""
+        """Let the program run until a task has made a movement, such as a step, and return the stop there. `child`:
+        follow the next task that it creates.
+        """
         if self._over is not None:
             return self._over
         self._pending = [message for message in self._pending if "stop" in message]
@@ -198,7 +204,9 @@ class AgentConversation:
         return self._wait_for_stop(None)
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
+        """
         answer = self._request("frames", task=task, every=with_libraries)
         frames = [site for row in answer["frames"] if (site := parse_site(row))]
         return frames, [Spawn(row["task"], row["name"], parse_site(row["at"])) for row in answer["spawns"]]
@@ -217,17 +225,17 @@ class AgentConversation:
         """Assign the value of an expression to a variable of a task's frame; return the value as text."""
         return str(self._request("assign", task=task, name=name, text=expression, level=level))
 
-    def find_task(self, task: int | None, expression: str) -> int:
-        """Return the number of the task whose task object or coroutine is the value of an expression. DebuggerError if
-        the value is neither.
+    def find_task_of_value(self, frame_task: int | None, expression: str) -> int:
+        """Return the number of the task whose Task object or coroutine an expression yields. DebuggerError if it yields
+        something else. `frame_task`: the task in whose frame it is evaluated.
         """
-        found, value = self._request("held", task=task, text=expression)
+        found, value = self._request("held", task=frame_task, text=expression)
         if found is None:
             raise DebuggerError(f"{expression} is {value}, not a living task")
         return int(found)
 
-    def arm(self, points: Sequence[Point]) -> None:
-        """Replace all breakpoints by these. DebuggerError for a line without code."""
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
+        """Replace all breakpoints by `points`. DebuggerError if a line has no code."""
         for point in points:
             require_code_at_line(point)
         self._request("points", points=[point.as_dict() for point in points])
@@ -245,8 +253,8 @@ class AgentConversation:
         self._request("name", task=task, name=name)
 
     def explain_hang(self) -> str:
-        """Return in words why nothing can happen in the program any more, or which ready callbacks a sleeping loop does
-        not run. Empty if neither is the case, or if the reason is not known.
+        """Return in words why nothing can happen in the program any more, or that an event loop sleeps although a
+        callback is ready. Empty if neither is the case, or if the reason is not known.
         """
         if self._over is not None:
             return ""
@@ -297,8 +305,8 @@ class AgentConversation:
         self._request("catch", name=exception_name, on=on)
 
     def interrupt(self) -> Stop:
-        """Stop the event loop between two tasks, and return the stop. If the loop does not get there within 2 s, return
-        one although the program keeps running.
+        """Stop the event loop between two steps of tasks, and return the stop. If the loop does not come there within 2
+        s, return a stop `interrupted` all the same, which says what holds the loop up; the program keeps running.
         """
         if self._over is not None:
             return self._over
@@ -320,8 +328,8 @@ class AgentConversation:
         return Stop("interrupted", text=verdict or self._describe_main_thread())
 
     def _describe_main_thread(self) -> str:
-        """Return where the main thread is and whether it waits or computes, for a program whose loops cannot be
-        stopped.
+        """Return in words where the main thread is, and whether it waits or computes. Used for a program whose loops
+        cannot be stopped.
         """
         with suppress(DebuggerError):
             told, missing = self._request("main"), self.explain_missing_tasks()
@@ -340,7 +348,7 @@ class RankConversation(AgentConversation):
         super().__init__()
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connect(self._line, path)
+            connect_unix_socket(self._line, path)
         except OSError as error:
             raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
 
@@ -353,7 +361,7 @@ class RankConversation(AgentConversation):
         return self._wait_for_stop(None)
 
     def poll_stop(self) -> Stop | None:
-        """Return a stop that has arrived meanwhile; None if there is none."""
+        """Return the next stop that the agent has already reported; None if there is none. Does not wait."""
         while self._pending or select.select([self._line], [], [], 0)[0] or b"\n" in self._text:
             message = self._pending.pop(0) if self._pending else self._receive_message(ANSWER)
             if "stop" in message:
@@ -361,8 +369,8 @@ class RankConversation(AgentConversation):
         return None
 
     def inspect_frame(self, task: int, level: int, request: str, **given: Any) -> dict[str, Any]:
-        """Return the answer of the rank's agent about a task's frame. `request`: `about`, `parts` or `assign`; `given`:
-        its arguments.
+        """Return the answer of the rank's agent to a request about a task's frame. `request`: `about`, `parts` or
+        `assign`; `given`: the arguments of the request.
         """
         found: dict[str, Any] = self._request("look", task=task, level=level, what=request, given=given)
         return found
@@ -431,7 +439,9 @@ class PythonBackend(AgentConversation):
         raise UsageError(f"the program did not begin (status {stop.code}): {self.output().strip() or 'no word'}")
 
     def _exit_status(self, code: int | None) -> int | None:
-        """Return the exit status of the process, which may differ from that of its main module."""
+        """Return the exit status of the process, which may differ from `code`, the status of its main module. If the
+        process does not end within 5 s, return `code`.
+        """
         try:
             return self.program.wait(5)
         except subprocess.TimeoutExpired:
@@ -455,7 +465,7 @@ class PythonBackend(AgentConversation):
 
 
 def require_code_at_line(point: Point) -> None:
-    """Raise a DebuggerError if a breakpoint is at a line without code; a file that cannot be read here is not
+    """Raise a DebuggerError if a breakpoint is at a line without code. A file that cannot be read here is not
     checked.
     """
     lines = find_code_lines(point.file) if point.line else frozenset()
@@ -482,7 +492,9 @@ STATES: tuple[State, ...] = ("new", "top", "middle", "heap")
 
 
 def parse_rows(table: dict[str, Any]) -> list[TaskRow]:
-    """Return the table of tasks from the agent's columns, in which sites and waits are given by index."""
+    """Return the table of tasks and threads from the agent's message. It has the table as columns, in which sites and
+    waits are given by their index.
+    """
     sites = [parse_site(site) for site in table["sites"]]
     waits = [Wait(kind, (), None if at is None else sites[at], *rest) for kind, at, *rest in table["waits"]]
     waiting = [None if number is None else waits[number] for number in table["wait"]]
@@ -495,7 +507,7 @@ def parse_rows(table: dict[str, Any]) -> list[TaskRow]:
         table["ids"], [parent or None for parent in table["parents"]], [STATES[state] for state in table["states"]],
         fill_column(table["names"], "", count), [None if at is None else sites[at] for at in table["created"]],
         [None if at is None else sites[at] for at in table["at"]], waiting, fill_column(table["workers"], None, count),
-        parse_blockers(table), count_tasks_beneath(table["states"]),
+        parse_blockers(table), count_tasks_below_on_stack(table["states"]),
         [None if state in stacked else at for state, at in zip(table["states"], table["addresses"], strict=True)],
         table["pedigrees"] or [""] * count, ["task"] * count, [None] * count,
     )  # fmt: skip
@@ -510,9 +522,11 @@ def parse_blockers(table: dict[str, Any]) -> list[int | None]:
     return [above.get(str(id_)) for id_ in table["ids"]] if above else [None] * len(table["ids"])
 
 
-def count_tasks_beneath(states: list[int]) -> list[int | None]:
-    """Return, for each task, how many tasks are beneath it on its loop's stack; None if unknown. An eagerly started
-    task is on top of its creator.
+def count_tasks_below_on_stack(states: list[int]) -> list[int | None]:
+    """Return for each task how many others are suspended below it on its event loop's stack: a task that is started
+    eagerly runs on top of the one that created it. None if the state of the task does not show it.
+
+    `states`: for each task the index of its state in STATES.
     """
     buried = states.count(STATES.index("middle"))
     known = {STATES.index("top"): buried, STATES.index("middle"): 0 if buried == 1 else None}
@@ -520,8 +534,8 @@ def count_tasks_beneath(states: list[int]) -> list[int | None]:
 
 
 def fill_column(values: dict[str, object], default: object, count: int) -> list[object]:
-    """Return a column of `count` values: those of `values` (by position, written as text), and `default` in all other
-    rows.
+    """Return a column of the table with `count` values. `values`: by row, written as text (a key of JSON); all other
+    rows get `default`.
     """
     column = [default] * count
     for i, value in values.items():

@@ -21,7 +21,7 @@ from weft.debug.breakpoints import Scope
 from weft.debug.debugger import Debugger as Ranks
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, PythonHand
-from weft.debug.prompt import Command, Prompt, help_of, parse, split_ranks
+from weft.debug.prompt import Command, Prompt, make_help, parse_command, split_ranks
 from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
@@ -58,18 +58,20 @@ def prepare_replay_folder(folder: Path) -> None:
     (folder / "tasks.json").write_text(json.dumps({"inside": str(INSIDE), "births": find_birth_library()}))
 
 
-def inspect_rank(replica: Replica, rank: int) -> Hand:
-    """Attach a debugger to a rank of a replay and return it: for asyncio, for OpenMP tasks, or plain gdb, by what the
-    rank runs.
+def attach_debugger_to_rank(replica: Replica, rank: int) -> Hand:
+    """Attach a debugger to a rank of a replay, and return it. Which one depends on what the rank runs: Python, OpenMP
+    tasks with Weft's tool, or other native code.
     """
     pid = replica.controls[rank].pid
     if replica.agent(rank).exists():
         return AsyncioHand(replica.agent(rank), replica.folder / f"rank-{rank}.tasks.sock")
-    return OpenMPHand(pid) if _has_tool(pid) else NativeHand(pid)
+    return OpenMPHand(pid) if _was_started_with_ompt_tool(pid) else NativeHand(pid)
 
 
-def _has_tool(pid: int) -> bool:
-    """Return whether a process was started with an OMPT tool."""
+def _was_started_with_ompt_tool(pid: int) -> bool:
+    """Return whether a process has OMP_TOOL_LIBRARIES in its environment, so that an OpenMP runtime reports its tasks
+    to Weft's OMPT tool.
+    """
     with suppress(OSError):
         return b"\0OMP_TOOL_LIBRARIES=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     return False
@@ -95,10 +97,10 @@ class TaskHand(Protocol):
         ...
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has moved on, and return the stop; the rank is stopped afterwards, unless the
-        stop is `waiting`.
+        """Let the rank run until a task has made a movement, and return the stop. The rank is stopped afterwards,
+        unless the stop is `waiting`: then the rank waits for other ranks.
 
-        `idle`: is called repeatedly meanwhile; True if the rank makes no progress.
+        `idle`: is called repeatedly meanwhile; returns True if the rank makes no progress.
         """
         ...
 
@@ -120,7 +122,9 @@ class OpenMPHand(NativeHand):
         return self.halted()
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has moved on, and return where it stopped."""
+        """Let the rank run until a task has made a movement, such as a step, and return the stop there. If the rank
+        makes no progress, the stop is `waiting`, and the rank runs on.
+        """
         self.poll()
         if self._own.running:
             self._own.ask("-exec-interrupt")
@@ -146,13 +150,13 @@ class OpenMPHand(NativeHand):
             self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
-    def meant(self, stop: dict[str, Any]) -> bool:
+    def is_user_stop(self, stop: dict[str, Any]) -> bool:
         """Return whether a person's breakpoint is for the task that came there."""
         point = self._own.points.get(str(stop.get("bkptno")))
         return point is not None and self.backend.is_meant_for_thread(point, int(stop.get("thread-id", 1) or 1))
 
-    def _arrive(self) -> None:
-        super()._arrive()
+    def _keep_stopped(self) -> None:
+        super()._keep_stopped()
         if self.stopped is not None:
             self.task = self.backend.task_on_worker(self._own.kernel_thread_id(self.thread))
 
@@ -172,8 +176,8 @@ class OpenMPHand(NativeHand):
             super().drive()
 
     def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
-        """Return the result of an expression that calls a function. Only the given thread runs meanwhile, so that the
-        tasks of other threads stay where they are.
+        """Return gdb's answer for an expression that calls a function of the program. Only the given thread runs
+        meanwhile, so that the tasks of other threads stay where they are.
         """
         self._own.console("set scheduler-locking on")
         try:
@@ -200,8 +204,8 @@ class AsyncioHand(PythonHand):
 
     @property
     def backend(self) -> RankConversation:
-        """Return the connection by which the rank's tasks are asked. DebuggerError if the program has not imported
-        asyncio.
+        """Return the conversation with the agent that knows the rank's tasks; it is begun at first use. DebuggerError
+        if the program has not imported asyncio.
         """
         if self._talk is None:
             if not self._path.exists():
@@ -214,8 +218,8 @@ class AsyncioHand(PythonHand):
         return nullcontext()
 
     def _advance_from_agent_stop(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Advance a task from a line at which the rank's own agent stops it, and return the next stop. The task is
-        chosen before that agent lets it continue.
+        """Advance a task from a line at which the rank's own agent has stopped it, and return the next stop. The task
+        to follow is passed to asyncio's agent first, and then the rank's own agent lets it continue.
         """
         self.backend.resume_task(movement, task, child=child)
         self.backend.tasks()  # answered behind it
@@ -228,7 +232,9 @@ class AsyncioHand(PythonHand):
         return self._follows
 
     def follow(self) -> None:
-        """Let only tasks stop the rank from now on; a task that is stopped at a line continues."""
+        """From now on, stop the rank at lines of its tasks only, by asyncio's agent. A task that the rank's own agent
+        has stopped continues.
+        """
         if not self._follows:
             self._take_over()
             super().resume()
@@ -236,13 +242,15 @@ class AsyncioHand(PythonHand):
     def _take_over(self) -> None:
         """Let asyncio's agent handle breakpoints and steps from now on, in place of the rank's own agent."""
         talk, points = self.backend, self._points
-        super().arm([])
+        super().replace_breakpoints([])
         super().unstep()
         self._follows = True
-        talk.arm(points)
+        talk.replace_breakpoints(points)
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has moved on, and return where it stopped."""
+        """Let the rank run until a task has made a movement, such as a step, and return the stop there. If the rank
+        makes no progress, the stop is `waiting`.
+        """
         stands = not self._follows and self.stopped is not None
         if stands:
             self._take_over()
@@ -268,21 +276,23 @@ class AsyncioHand(PythonHand):
             self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
-    def arm(self, points: Sequence[Point]) -> None:
-        """Set these breakpoints in the rank. DebuggerError for a condition if the rank's tasks are followed."""
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
+        """Replace the breakpoints of the rank by `points`. DebuggerError for a condition, if the rank's tasks are
+        followed.
+        """
         self._points = list(points)
         if self._follows and any(point.condition for point in points):
             raise DebuggerError("its tasks are followed: conditions hold for ranks whose tasks are not")
         if any(point.task is not None for point in points):
             self.follow()
         if self._follows:
-            self.backend.arm(points)
+            self.backend.replace_breakpoints(points)
         else:
-            super().arm(points)
+            super().replace_breakpoints(points)
 
     def step(self, how: str) -> None:
-        """Plan a step of the task that runs in the rank (`step`, `next` or `finish`), which `resume` makes.
-        DebuggerError if none runs.
+        """Plan a step (`step`, `next` or `finish`) of the task that runs in the rank; the next `resume` makes it.
+        DebuggerError if no task runs.
         """
         if not self._follows:
             super().step(how)
@@ -301,7 +311,7 @@ class AsyncioHand(PythonHand):
             super().unstep()
 
     def resume(self) -> None:
-        """Let a rank that is stopped at a line continue, or a running rank make its planned step."""
+        """Let a rank that is stopped at a line continue, or let a running rank make its planned step."""
         if not self._follows:
             super().resume()
         elif self.stopped is not None or self._wish is not None:
@@ -310,7 +320,9 @@ class AsyncioHand(PythonHand):
             self.backend.resume_task(*wish)
 
     def poll(self) -> None:
-        """Note a stop that the rank has made since the last call."""
+        """Store a stop that the rank has made since the last call, with its frame and task. Does nothing while
+        `advance` waits for the stop itself.
+        """
         if self._lent:
             return
         super().poll()
@@ -334,8 +346,8 @@ def make_stop_frame(stop: Stop) -> Frame:
 
 
 def make_stop_news(stop: Stop) -> dict[str, Any]:
-    """Return what the prompt reports of a stop beside its line: `point`, the number of its breakpoint; empty for other
-    stops.
+    """Return {"point": number of the breakpoint} for a stop at a breakpoint, which the prompt reports beside the line;
+    empty for other stops.
     """
     return {"point": stop.breakpoint} if stop.breakpoint is not None else {}
 
@@ -358,7 +370,9 @@ class RankBackend:
             return self._hand.backend.tasks()
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let one task move on, wait until the other ranks are stopped again, and return the task's stop."""
+        """Let a task of the rank make a movement, such as a step, wait until the other ranks are stopped again, and
+        return the stop of the task.
+        """
         self._ranks.require_running()
         self._since = 0.0
         stop = self._hand.advance(movement, task, child=child, idle=self._drive_other_ranks)
@@ -367,7 +381,9 @@ class RankBackend:
         return stop
 
     def _drive_other_ranks(self) -> bool:
-        """Let the other ranks do what this one needs; return True if the rank has made no progress for some seconds."""
+        """Let the other ranks make the calls for which this rank waits. Return True if this rank has made no progress
+        for STUCK seconds, or the replay has left its record.
+        """
         now = time.monotonic()
         if now - self._looked < TICK:
             return False
@@ -384,8 +400,8 @@ class RankBackend:
         parked = [slot for r, slot in record.threads if r == rank and replica.parked(rank, slot)]
         calls = [event for slot in parked if (event := record.entry(rank, replica.at(rank, slot), slot)) is not None]
         for event in calls:
-            self._ranks.allow(event)
-        at_end = bool(parked) or (replica.at(rank) >= replica.goals[rank, 0] and replica.in_call(rank))
+            self._ranks.let_make_call(event)
+        at_end = bool(parked) or (replica.at(rank) >= replica.goals[rank, 0] and replica.is_inside_mpi(rank))
         if calls or not at_end:
             self._since = 0.0
         self._since = self._since or now
@@ -411,12 +427,12 @@ class RankBackend:
         with self._hand.while_halted():
             return self._hand.backend.assign(task, name, expression, level)
 
-    def find_task(self, task: int | None, expression: str) -> int:
+    def find_task_of_value(self, frame_task: int | None, expression: str) -> int:
         """Return the number of the task that an expression refers to. DebuggerError if there is none."""
         with self._hand.while_halted():
-            return self._hand.backend.find_task(task, expression)
+            return self._hand.backend.find_task_of_value(frame_task, expression)
 
-    def arm(self, points: Sequence[Point]) -> None:
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Breakpoints are those of all ranks (debug/breakpoints.py)."""
         raise NotImplementedError
 
@@ -483,7 +499,7 @@ class TaskPrompt(Prompt):
         self.on: int | None = None
 
     def render_answer(self, answer: Answer) -> list[str]:
-        """Return the lines of text that show an answer. The lines for a rank's task are labelled with the rank."""
+        """Return the lines of text that show an answer. Lines for a task of a rank begin with the rank's number."""
         if answer["kind"] != "of-rank":
             return super().render_answer(answer)
         lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
@@ -493,10 +509,10 @@ class TaskPrompt(Prompt):
         """Execute one typed command, for the ranks or for the task in focus, and return its answer. WeftError if it
         cannot be executed.
         """
-        name, rest = parse(line, COMMANDS)
+        name, rest = parse_command(line, COMMANDS)
         text, ranks = split_ranks(rest)
         if name == "help":
-            return help_of(rest, COMMANDS, prompt.WHERE, LEGEND)
+            return make_help(rest, COMMANDS, prompt.WHERE, LEGEND)
         if name in OF_TASKS:
             return self._answer_task_command(name, text, ranks)
         if name == "break" and (found := re.fullmatch(r"(\S+)\s+task\s+(\S+)(\s+descendants)?", text)):
@@ -514,7 +530,7 @@ class TaskPrompt(Prompt):
         return answer
 
     def _focus_stopped_task(self) -> None:
-        """After a breakpoint has stopped a task of the rank in focus, let later commands refer to that task."""
+        """If a breakpoint has stopped a task of the rank in focus, let the commands that follow refer to this task."""
         hand: Any = self.debugger.hands.get(self.debugger.focus)
         task = getattr(hand, "task", None)
         if task is not None and (self.on is not None or any(p.task for p in self._breakpoint_points())):
@@ -525,8 +541,8 @@ class TaskPrompt(Prompt):
         return (b.point for b in self.debugger.stops.breakpoints.all if b.point is not None)
 
     def debugger_of_rank(self, rank: int) -> TaskDebugger:
-        """Return the debugger with the commands of `weft tasks` for a rank. UsageError if the rank has no tasks to
-        follow.
+        """Return the debugger that executes the commands of `weft tasks` for a rank; it is made at the first call.
+        UsageError if the rank has no tasks to follow.
         """
         hand: Any = self.debugger.hand(rank)
         if not hasattr(hand, "commands"):
@@ -558,5 +574,11 @@ class TaskPrompt(Prompt):
         return {"kind": "of-rank", "rank": rank, "answer": answer}
 
     def _break_in_task(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
+        """Set a breakpoint that stops one task of a rank, and return the answer. `place`: where, as the user wrote it;
+        `task`: the task's number, name or pedigree; `descendants`: also stop the tasks that it creates; `ranks`: the
+        rank as the user wrote it, empty for the rank in focus.
+        """
         rank = self._choose_rank(ranks)
-        return self.debugger.stops.break_at(place, Scope(rank, self.debugger_of_rank(rank).find(task).id, descendants))
+        return self.debugger.stops.break_at(
+            place, Scope(rank, self.debugger_of_rank(rank).find_task(task).id, descendants)
+        )

@@ -74,8 +74,8 @@ class Rendezvous:
         return os.fsencode(place)
 
     def accept(self, seconds: float) -> socket.socket | None:
-        """Return the connection of the process; None if it does not arrive within `seconds`. Connections of other
-        processes are closed.
+        """Return the connection that the agent in the process makes. None if it does not come within `seconds`.
+        Connections of other processes are closed.
         """
         until = time.monotonic() + seconds
         while True:
@@ -100,8 +100,8 @@ class Rendezvous:
         return b""
 
     def _as_user(self, function: Callable[[], bytes]) -> bytes:
-        """Call a function as the program's user and return its result; in another process if that is not this one's
-        user. OSError with the reason if it fails.
+        """Call a function as the program's user, and return its result. If this process has another user, the function
+        is called in a child process. OSError with the reason if it fails.
         """
         if self._user[0] == os.geteuid():
             return function()
@@ -120,8 +120,8 @@ class Rendezvous:
 
 
 def _call_as_user_and_exit(user: tuple[int, int], function: Callable[[], bytes], writer: int) -> NoReturn:
-    """Become a user without other rights, terminal or environment, call a function, write its result to `writer` (a
-    pipe), and exit.
+    """Become a user without other rights, terminal or environment, call a function, write its result into a pipe, and
+    exit. `user`: (user number, group number); `writer`: the pipe.
     """
     told = b"-it came to nothing"
     try:
@@ -144,7 +144,7 @@ def _call_as_user_and_exit(user: tuple[int, int], function: Callable[[], bytes],
 
 
 def find_process_user(pid: int) -> tuple[int, int]:
-    """Return the numbers of the user and group that a process acts as. UsageError if the process has gone."""
+    """Return (number of the user, number of the group) that a process acts as. UsageError if the process has gone."""
     try:
         told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     except OSError as error:

@@ -33,7 +33,9 @@ OPENCILK = (b"libopencilk.so", b"__cilkrts_internal_invoke_cilkified_root")
 
 
 def find_runtimes() -> Iterator[Path]:
-    """Yield the paths of this machine's OpenMP runtimes that support OMPT: Debian's, the newest first, then PyPI's."""
+    """Yield the paths of the OpenMP runtimes on this machine that support OMPT: first Debian's, the newest first, then
+    those of Python packages.
+    """
     debian = sorted(Path("/usr/lib").glob("llvm-*/lib/libomp.so.5"), key=lambda p: -int(p.parts[3][5:]))
     yield from debian
     yield from Path("/usr/lib").glob("*-linux-gnu/libomp.so.5")
@@ -43,8 +45,8 @@ def find_runtimes() -> Iterator[Path]:
 
 
 def select_runtime(chosen_path: str) -> Path:
-    """Return the path of the OpenMP runtime to use: the chosen file, or the first that is found. UsageError with what
-    to install if there is none.
+    """Return the path of the OpenMP runtime to use: `chosen_path`, or, if that is empty, the first one that is found.
+    UsageError that says what to install if there is none.
     """
     if chosen_path:
         if not Path(chosen_path).is_file():
@@ -56,7 +58,7 @@ def select_runtime(chosen_path: str) -> Path:
 
 
 def require_followable_program(program: Path) -> None:
-    """Raise a UsageError with the reason if Weft's OpenMP tool would crash a program or show none of its tasks."""
+    """Raise a UsageError if Weft's OpenMP tool would crash a program, or show none of its tasks. Its text says why."""
     code = program.read_bytes()
     if not code.startswith(b"\x7fELF"):
         raise UsageError(f"{program}: neither a Python program nor a native one")
@@ -87,7 +89,9 @@ def has_opencilk(code: bytes) -> bool:
 
 
 def make_runtime_folder(library: Path) -> Path:
-    """Return a folder of the cache with links to a runtime under every name by which programs load one."""
+    """Return a folder, to be searched for libraries, in which every name by which programs load an OpenMP runtime is a
+    link to `library`. It is made in Weft's cache if it is missing.
+    """
     key = hashlib.sha256(str(library).encode()).hexdigest()[:16]
     folder = cache_folder() / "openmp" / key
     make_private(folder)
@@ -107,16 +111,16 @@ def tool_environment(library: str) -> dict[str, str]:
 
 
 def schedule_environment(mode: str, file: str) -> dict[str, str]:
-    """Return the environment variables with which Weft's tool records or replays the order of tasks. `mode`: `record`
-    or `replay`; `file`: that of the order.
+    """Return the environment variables with which Weft's tool records or replays the order in which tasks take their
+    turns. `mode`: `record` or `replay`; `file`: the path of the file with the order.
     """
     preloaded = [str(build_tool()), *filter(None, [os.environ.get("LD_PRELOAD")])]
     return {"WEFT_INTERNAL_TASKS_TURNS": f"{mode}:{Path(file).resolve()}", "LD_PRELOAD": ":".join(preloaded)}
 
 
 def replay_environment(programs: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Return the environment variables for the ranks of a replay; empty if no program has OpenMP tasks that Weft can
-    follow. `programs`: their command lines.
+    """Return the environment variables with which Weft's OMPT tool follows the tasks in the ranks of a replay. Empty if
+    no program has OpenMP tasks that Weft can follow. `programs`: their command lines.
     """
     for program in programs:
         found = shutil.which(program[0])
@@ -143,15 +147,15 @@ def recording_environment(programs: Iterable[Sequence[str]], run: Path) -> dict[
 
 
 def build_tool() -> Path:
-    """Return the path of Weft's OMPT tool, built at first use with the system's compiler.
-    DebuggerError if that fails.
+    """Return the path of Weft's OMPT tool. It is compiled at first use with the system's compiler. DebuggerError if
+    that fails.
     """
     return _build_library("tool.c", "turns.c", "turns.h", "holds.c", "holds.h", "table.h", "ompt.h", *SWITCHES)
 
 
 def find_birth_library() -> str:
-    """Return the path of the C library that numbers asyncio's tasks; empty if it cannot be built, as Python code
-    numbers them then.
+    """Return the path of the C library that numbers asyncio's tasks. Empty if it cannot be built: then Python code
+    numbers them.
     """
     try:
         return str(_build_birth_library())
@@ -170,8 +174,8 @@ def _find_source(name: str) -> Traversable:
 
 
 def _build_library(*source_names: str) -> Path:
-    """Return the path of a shared library made of these source files of tasks/native; it is built at first use and kept
-    in the cache. DebuggerError if that fails.
+    """Return the path of a shared library that is made of these source files of tasks/native. It is compiled at first
+    use, and kept in the cache. DebuggerError if that fails.
     """
     sources = {name: _find_source(name).read_bytes() for name in source_names}
     key = hashlib.sha256(

@@ -17,8 +17,8 @@ Runtime = Literal["asyncio", "openmp"]
 
 
 def check_schedule_file(mode: str, file: str, runtime: Runtime) -> None:
-    """Raise a UsageError with file and reason if a file of task order cannot be replayed by a runtime. `mode`: `record`
-    or `replay`; nothing is checked for `record`.
+    """Raise a UsageError if the file that `--replay` names has no order of tasks, or the order of another runtime's
+    tasks. `mode`: `record` or `replay`; for `record` nothing is checked.
     """
     if mode != "replay":
         return

@@ -12,8 +12,8 @@ RED_ZONE = 128
 
 
 def number_tasks_of_frames(stack: list[Frame]) -> list[int]:
-    """Return, for each frame from the inside out, the index of the task that it belongs to; 0 is the task on top of the
-    worker.
+    """Return for each frame of a worker's stack, innermost first, which task it belongs to: 0 for the task on top, 1
+    for the task beneath it, and so on.
     """
     found, part = [], 0
     for i, frame in enumerate(stack):
@@ -24,9 +24,9 @@ def number_tasks_of_frames(stack: list[Frame]) -> list[int]:
     return found
 
 
-def frames_of_part(stack: list[Frame], task_index: int, *, with_libraries: bool = False) -> list[Frame]:
-    """Return the frames of the task with an index on a stack (0: the task on top). `with_libraries`: keep the frames of
-    libraries.
+def frames_of_task_on_stack(stack: list[Frame], task_index: int, *, with_libraries: bool = False) -> list[Frame]:
+    """Return the frames that one task has on a worker's stack. `task_index`: 0 for the task on top, 1 for the one
+    beneath it; beyond the last, the last is meant. `with_libraries`: keep the frames of libraries.
     """
     numbered = number_tasks_of_frames(stack)
     part = min(task_index, numbered[-1] if numbered else 0)
@@ -37,8 +37,8 @@ def frames_of_part(stack: list[Frame], task_index: int, *, with_libraries: bool 
 
 
 def is_wrapper_frame(stack: list[Frame], index: int) -> bool:
-    """Return whether the frame with an index is clang's wrapper around the frame of a task's body: it has the line of a
-    directive.
+    """Return whether `stack[index]` is the frame of a function that clang made around the function of a task's body.
+    Such a frame has the line of the directive, and shows the user nothing.
     """
     names = [str(frame.get("func", "")) for frame in stack[max(index - 1, 0) : index + 1]]
     return bool(WRAPPERS.search(names[-1]) and WRAPPED.search(names[0])) and len(names) > 1
@@ -62,12 +62,12 @@ class StackedTask(NamedTuple):
 
 
 def assign_stack_parts(stack: list[Frame], on_worker: list[StackedTask]) -> dict[int, int]:
-    """Return the index of the part of the stack that belongs to each task of a worker (task number -> index); NO_CODE
-    if none does.
+    """Return which part of a worker's stack belongs to each task: task number -> index of the part (0: the innermost
+    frames), or NO_CODE if the task has no frames. `on_worker`: the tasks, the one on top first.
 
     A task has no part if it is a thread's share of a region that was left, or is on top and about to begin or just
     ended: the table contains such tasks, and the stack does not. The innermost line is then in the call in which
-    another task waits, or which created it. `on_worker`: the task on top first.
+    another task waits, or which created it.
     """
     begun = count_entered_tasks(stack) - sum(bool(OF_PROGRAM.match(str(frame.get("func", "")))) for frame in stack)
     left = {one.id for one in on_worker if one.left}
@@ -98,17 +98,19 @@ def count_entered_tasks(stack: list[Frame]) -> int:
 def find_task_frames(
     gdb: Gdb, row: TaskRow, rows: dict[int, TaskRow], *, with_libraries: bool = False
 ) -> tuple[int, list[Frame]]:
-    """Return gdb's number of a task's thread, and the task's frames there; 0 and no frames if it has not begun or is on
-    the heap.
+    """Return (gdb's number of the thread that runs a task, the task's frames in its stack). The result is (0, []) if
+    the task has not begun or is on the heap.
     """
     if row.worker is None or row.worker not in gdb.threads or row.part == NO_CODE:
         return 0, []
     thread = gdb.threads[row.worker]
-    return thread, frames_of_part(gdb.stack(thread), count_tasks_above(row, rows), with_libraries=with_libraries)
+    return thread, frames_of_task_on_stack(
+        gdb.stack(thread), count_tasks_above(row, rows), with_libraries=with_libraries
+    )
 
 
 def count_tasks_above(row: TaskRow, rows: dict[int, TaskRow]) -> int:
-    """Return how many tasks that are above a task in its worker's stack have frames there."""
+    """Return how many tasks lie above a task on its worker's stack and have frames there."""
     skip, at = 0, row
     while row.part is None and at.above is not None and at.above in rows:
         skip, at = skip + 1, rows[at.above]
@@ -118,45 +120,50 @@ def count_tasks_above(row: TaskRow, rows: dict[int, TaskRow]) -> int:
 def add_stack_positions(
     tasks: list[TaskRow], stacks: dict[int, list[Frame]], parts_by_worker: dict[int, dict[int, int]]
 ) -> list[TaskRow]:
-    """Return the rows with their parts of their workers' stacks, and the line of their own frame if no wait gives it.
+    """Return the rows, each with `part`, the index of the frames that belong to the task on its worker's stack. A task
+    that does not wait also gets the line of its innermost own frame.
 
-    `parts_by_worker`: for each worker, the result of `assign_stack_parts`.
+    `stacks`: the frames of each worker. `parts_by_worker`: the result of `assign_stack_parts` for each worker.
     """
 
     def with_position(task: TaskRow) -> TaskRow:
-        """Return a task's row with its part of its worker's stack and its line."""
+        """Return a task's row with `part`, the index of its frames on its worker's stack, and with the line at which it
+        is.
+        """
         part = parts_by_worker[task.worker].get(task.id) if task.worker in parts_by_worker else None
         if part is None:
             return task
         if part == NO_CODE:  # the stack's innermost line is another's
             return task._replace(part=part, at=task.wait.site if task.wait is not None else task.created)
         beneath = task.state == "middle" or (task.state == "top" and part > 0)
-        own = frames_of_part(stacks[task.worker or 0], part) if beneath and task.wait is None else []
+        own = frames_of_task_on_stack(stacks[task.worker or 0], part) if beneath and task.wait is None else []
         return task._replace(part=part, at=frame_site(own[0]) if own else task.at)
 
     return [with_position(task) for task in tasks]
 
 
 def find_region_end_frame(stack: list[Frame]) -> Frame | None:
-    """Return the runtime's frame to which a thread returns when it has finished its part of a parallel region; None if
-    unknown.
+    """Return the frame of the OpenMP runtime to which a thread returns when it has finished its part of a parallel
+    region. None if it is unknown.
     """
     begins = [i for i, frame in enumerate(stack) if ENTRY.search(str(frame.get("func", "")))]
     return stack[begins[-1] + 1] if begins and begins[-1] + 1 < len(stack) else None
 
 
 def innermost_program_frame(stack: list[Frame], task_index: int) -> Frame | None:
-    """Return the innermost frame of a task's own code that has no library's frame among its callers. None if the
-    outermost frame of the task is a library's, or the task has no frames.
+    """Return the innermost frame of a task's own code that was not called by a library. None if the outermost frame of
+    the task is a library's, or the task has no frames. `task_index`: 0 for the task on top of the stack.
     """
-    frames = frames_of_part(stack, task_index, with_libraries=True)
+    frames = frames_of_task_on_stack(stack, task_index, with_libraries=True)
     while any(map(is_program_frame, frames)) and not all(map(is_program_frame, frames)):
         frames = frames[next(i for i, frame in enumerate(frames) if not is_program_frame(frame)) + 1 :]
     return frames[0] if frames and is_program_frame(frames[0]) else None
 
 
 def find_holding_task(gdb: Gdb, address: int, rows: dict[int, TaskRow]) -> int | None:
-    """Return the number of the task in whose frames an address is; None if no worker's stack contains the address."""
+    """Return the number of the task that has an address in its stack frames. None if the address is in no worker's
+    stack.
+    """
     for top in (row for row in rows.values() if row.state == "top" and row.worker in gdb.threads):
         thread = gdb.threads[top.worker or 0]
         stack = gdb.stack(thread)
@@ -171,7 +178,7 @@ def find_holding_task(gdb: Gdb, address: int, rows: dict[int, TaskRow]) -> int |
 
 
 def find_frame_level(gdb: Gdb, thread: int, frame_count: int, stack_address: int) -> int | None:
-    """Return the level of the frame of a thread that contains an address of its stack; None if none of its
+    """Return the level of the frame in a thread's stack that contains an address; None if none of the first
     `frame_count` frames does.
     """
     inside = None

@@ -32,7 +32,7 @@ class ProcessMemory:
         self._file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
 
     def read(self, address: int, length: int) -> bytes:
-        """Return exactly `length` bytes."""
+        """Return exactly `length` bytes of the process's memory from an address on."""
         held = os.pread(self._file, length, address)
         if len(held) != length:
             raise OSError(f"there is no memory at {address:#x}")
@@ -87,21 +87,23 @@ class LoadedModule:
         return dict(struct.iter_unpack("<QQ", held))
 
     def code_padding(self) -> Iterator[tuple[int, int]]:
-        """Yield the unused ends of the last pages of the module's code as (first address, address after the last)."""
+        """Yield (first address, address after the last) of the unused bytes at the end of the last page of each
+        executable segment.
+        """
         for one in self.segments:
             if one.kind == PT_LOAD and one.flags & PF_X and one.filed == one.length:
                 end = one.at + one.length
                 yield end, (end + PAGE - 1) // PAGE * PAGE
 
     def _table_address(self, tag: int) -> int:
-        """Return the address of a table of the dynamic section, by its tag (DT_…): glibc stores it relocated, others as
-        in the file.
+        """Return the address in memory of a table of the dynamic section. `tag`: DT_…, the kind of table. glibc stores
+        this address relocated, other C libraries store it as it is in the file.
         """
         at = self._dynamic[tag]
         return at if at >= self._moved else at + self._moved
 
     def find_symbol(self, name: str) -> tuple[int, int]:
-        """Return the address and length in bytes of a symbol; 0 and 0 if this module does not define it."""
+        """Return (address, length in bytes) of a symbol in the process; (0, 0) if this module does not define it."""
         table, symbols, strings = map(self._table_address, (DT_GNU_HASH, DT_SYMTAB, DT_STRTAB))
         wanted = name.encode() + b"\0"
         key = gnu_hash(name)
@@ -122,7 +124,7 @@ class LoadedModule:
 
 
 def gnu_hash(name: str) -> int:
-    """Return the hash by which GNU's hash table of an ELF file finds a symbol's name."""
+    """Return the hash of a symbol's name, as GNU's hash table in an ELF file uses it."""
     found = 5381
     for letter in name.encode():
         found = (found * 33 + letter) & 0xFFFFFFFF

@@ -9,8 +9,8 @@ from weft.tasks.model import ENDS, SourceLine, TaskRow, Wait
 
 
 def add_thread_rows(tasks: list[TaskRow], thread_dicts: list[dict[str, Any]]) -> list[TaskRow]:
-    """Return the rows of the tasks and of the program's threads, sorted by number. `thread_dicts`: what the agent in
-    the program reports (inprocess/threads.py).
+    """Return the rows of the tasks and of the program's threads together, sorted by number. `thread_dicts`: the threads
+    as the agent in the program reports them (inprocess/threads.py).
     """
     others = {row["id"]: parse_thread_row(row) for row in thread_dicts}
     return sorted(
@@ -22,7 +22,9 @@ def add_thread_rows(tasks: list[TaskRow], thread_dicts: list[dict[str, Any]]) ->
 
 
 def parse_thread_row(row: dict[str, Any]) -> TaskRow:
-    """Return the row for the agent's dictionary (`row`) of a thread, or of the work that a pool's thread executes."""
+    """Return the table's row for a thread, or for the work that a pool's thread executes. `row`: the agent's dictionary
+    of it.
+    """
     created, at = parse_site(row["created"]), parse_site(row["at"])
     wait = row["wait"]
     if wait is not None:
@@ -39,7 +41,9 @@ def parse_site(row: list[Any] | None) -> SourceLine | None:
 
 
 def describe_thread_wait(row: TaskRow, thread_rows: dict[int, TaskRow]) -> TaskRow:
-    """Return a row whose wait also says what the awaited threads and works are doing (`thread_rows`, by number)."""
+    """Return a row in which the wait also says what the awaited threads and works are doing. A row that waits for none
+    is returned unchanged. `thread_rows`: the rows of threads and works, by number.
+    """
     if row.wait is None or row.wait.kind not in ENDS:
         return row
     known = [thread_rows[id_] for id_ in row.wait.tasks if id_ in thread_rows]

@@ -23,8 +23,8 @@ class TaskView(Protocol):
         ...
 
     def parts(self, expression: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (for an empty expression), or `count` parts of an expression's value there
-        from part `start` on.
+        """Return variables or parts of a value in the frame at `level` of the task. `expression`: of the value; empty
+        for all variables of the frame. `start`, `count`: which parts.
         """
         ...
 
@@ -59,8 +59,8 @@ class AsyncioView:
         return convert_frames(lines), spawns
 
     def parts(self, expression: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (for an empty expression), or `count` parts of an expression's value there
-        from part `start` on.
+        """Return variables or parts of a value in the frame at `level` of the task. `expression`: of the value; empty
+        for all variables of the frame. `start`, `count`: which parts.
         """
         told = self._talk.inspect_frame(self._task, level, "parts", text=expression, start=start, count=count)
         return [Part(**one) for one in told["parts"]]
@@ -81,15 +81,15 @@ class OpenMPView:
         self._hand, self._task = hand, task
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
-        """Return the task's frames, and where the task and its ancestors were created."""
+        """Return (the task's frames, innermost first; where the task and each of its ancestors was created)."""
         with self._hand.while_halted():
             lines, spawns = self._hand.backend.frames(self._task)
         return convert_frames(lines), spawns
 
     @contextmanager
     def _select_frame(self, level: int) -> Iterator[int]:
-        """Select the task's thread in gdb inside a `with` block; yield the frame's level there. DebuggerError if the
-        task has no frame.
+        """Let gdb look at the task's thread inside a `with` block, and yield the number of the frame there that is the
+        task's frame at `level`. DebuggerError if the task has no frame.
         """
         hand = self._hand
         with hand.while_halted():
@@ -105,8 +105,8 @@ class OpenMPView:
                 hand.thread = before
 
     def parts(self, expression: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Return the variables of a frame (for an empty expression), or `count` parts of an expression's value there
-        from part `start` on.
+        """Return variables or parts of a value in the frame at `level` of the task. `expression`: of the value; empty
+        for all variables of the frame. `start`, `count`: which parts.
         """
         with self._select_frame(level) as at:
             return self._hand.parts(expression, at, start, count)

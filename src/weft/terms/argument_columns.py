@@ -72,7 +72,7 @@ Column = Ints | Ragged | Statuses | RaggedStatuses
 
 
 def sorted_distinct(values: NDArray[np.generic]) -> NDArray[Any]:
-    """Return the different values of a column of ids, sorted.
+    """Return the different values of a column of ids, in ascending order.
 
     Small values are counted, as sorting costs ten times as much.
     """
@@ -88,7 +88,7 @@ def sorted_distinct(values: NDArray[np.generic]) -> NDArray[Any]:
 
 
 def indices_in(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray[np.uint32]:
-    """Return for each value its index in the sorted `ids`, which contain it."""
+    """Return, for each value, its index in `ids`, which must be sorted and contain all values."""
     if len(ids) and int(ids[0]) >= 0 and int(ids[-1]) < 1 << 20:
         table = np.zeros(int(ids[-1]) + 1, np.uint32)
         table[ids] = np.arange(len(ids))
@@ -105,11 +105,11 @@ def integer_column(found: dict[str, Column], name: str) -> Ints:
 
 
 def decode_columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[Ints, dict[str, Column]]]:
-    """Decode the arguments `names` of the events `which` of a rank that are stored at the end of their records (in the
-    tails), function by function and thread by thread.
+    """Decode arguments of some events that have no room in the fixed part of their records (their tails). Yields (event
+    indices, {argument: values}) for each function and thread.
 
-    Yields (events, values by name). Exit parameters are decoded only if all events of a function returned. Parameters
-    that a function has in the fixed part of a record (slot), or not at all, are left out.
+    `which`: event indices of the rank; `names`: the arguments. Results are decoded only if all events of a function
+    returned. Arguments that a function has in the fixed part, or not at all, are left out.
     """
     which = np.ascontiguousarray(which, np.int64)
     functions = rank.events["function"][which]
@@ -123,9 +123,9 @@ def decode_columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[t
 
 
 def decode_argument(rank: Rank, event: Ints, name: str) -> Ints:
-    """Return a scalar argument of calls of one function, wherever the record stores it.
+    """Return one scalar argument of some calls of the same function, wherever the record stores it.
 
-    `event`: the indices of the calls, ascending.
+    `event`: the indices of the calls, ascending; `name`: the argument's name in the standard.
     """
     function = rank.trace.functions[int(rank.events["function"][event[0]])]
     for place, parameter in function.slot.items():
@@ -141,7 +141,9 @@ def decode_argument(rank: Rank, event: Ints, name: str) -> Ints:
 def _decode_function(
     rank: Rank, function: Function, which: Ints, tails: NDArray[np.uint8], names: frozenset[str]
 ) -> dict[str, Column]:
-    """Return the arguments `names` of events of one function, by name; decoded by native/kernel/columns.c."""
+    """Return the values of the arguments `names`, by name, for events of one function. They are decoded by
+    native/kernel/columns.c from the records' variable parts (`tails`).
+    """
     events = rank.events
     closed = bool(((events["flags"][which] & Flag.CLOSED) != 0).all())
     parameters = [*function.tail_in, *(function.tail_out if closed else ())]
@@ -176,7 +178,7 @@ class _ColumnInDecoding:
             self._allocate(count)
 
     def _allocate(self, count: int) -> None:
-        """Allocate arrays for `count` values, and let the kernel's structure point to them."""
+        """Allocate arrays for `count` decoded values, and let the kernel's structure point to them."""
         self.numbers = [np.zeros(count, np.int64) for _ in range(4 if self.status else 1)]
         self.flags = [np.zeros(count, np.bool_) for _ in range(2 if self.status else 0)]
         for name, values in zip(("values", "tag", "bytes", "error"), self.numbers, strict=False):
@@ -185,15 +187,18 @@ class _ColumnInDecoding:
             setattr(self.structure, name, flags)
 
     def allocate_elements(self) -> bool:
-        """Allocate the elements of an array argument, whose lengths are known by now; return whether there are any."""
+        """Allocate memory for the elements of an array argument, after the kernel has counted them. Return whether
+        there are any.
+        """
         if self.wanted and self.array:
             np.cumsum(self.starts, out=self.starts)
             self._allocate(int(self.starts[-1]))
         return self.wanted and self.array and bool(self.starts[-1])
 
     def to_column(self) -> Column:
-        """Return the decoded values: numbers or statuses; of an array argument with the start of
-        each call's elements."""
+        """Return the decoded values: numbers or statuses. For an array argument, the index at which each call's
+        elements begin is returned with them.
+        """
         values = Statuses(self.flags[0], self.flags[1], *self.numbers) if self.status else self.numbers[0]
         if not self.array:
             return values

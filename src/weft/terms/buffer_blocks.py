@@ -44,7 +44,9 @@ def empty_shapes(count: int) -> Shapes:
 
 
 def number_shapes(column: Shapes) -> NDArray[np.uint32]:
-    """Number a column of layouts from 1 on, in the order in which each comes first; 0 for None."""
+    """Return a number for each row of a column of layouts: equal for the same layout, from 1 on in the order in which
+    they first come; 0 for None.
+    """
     numbers = np.zeros(len(column), np.uint32)
     known: dict[int, int] = {}
     for row in np.flatnonzero(column != np.array(None)).tolist():
@@ -53,9 +55,10 @@ def number_shapes(column: Shapes) -> NDArray[np.uint32]:
 
 
 def list_buffer_blocks(rank: Rank, datatype: Ints, count: Ints) -> BufferBlocks:
-    """Return the blocks of buffers of `count` elements of datatypes, in the order of the buffers.
+    """Return the blocks of memory that some buffers cover, in the order of the buffers. `datatype`, `count`: the
+    datatype id and the number of elements of each buffer.
 
-    A buffer with too many blocks has a row whose shape is unknown; one of an unknown datatype has no row.
+    A buffer with too many blocks has one row whose shape is unknown. A buffer of an unknown datatype has no row.
     """
     parts = list(_list_by_datatype(rank, datatype, count))
     none = np.zeros(0, np.int64)
@@ -66,7 +69,7 @@ def list_buffer_blocks(rank: Rank, datatype: Ints, count: Ints) -> BufferBlocks:
 
 
 def _list_by_datatype(rank: Rank, datatype: Ints, count: Ints) -> Iterator[BufferBlocks]:
-    """Yield the blocks of the buffers, datatype by datatype."""
+    """Yield the blocks of memory of all buffers, one datatype after the other."""
     room = _BlockBudget()
     for id in sorted_distinct(datatype).tolist():
         rows, of = np.flatnonzero(datatype == id), rank.datatype(id)
@@ -90,8 +93,9 @@ class _BlockBudget:
         self.counts = MOST_COUNTS
 
     def take_blocks(self, rows: Ints, layout: Layout) -> BufferBlocks:
-        """Return the blocks of the buffers `rows`, which have one layout: each block, or the layout as one if the
-        budget does not suffice."""
+        """Return the blocks of memory of some buffers that all have the same layout, and subtract them from the budget.
+        If this does not suffice, each buffer has a single row with its whole layout.
+        """
         n = len(rows)
         found = layout.blocks(MOST_APART) or _NO_BLOCK
         if layout.is_known and (not layout or (len(found.offset) and len(found.offset) * n <= self.blocks)):

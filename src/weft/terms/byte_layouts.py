@@ -71,8 +71,8 @@ class Layout:
         return (part.repeat(self.stride, self.times) for part in self.parts)
 
     def blocks(self, most: int = MOST) -> Blocks | None:
-        """Return all blocks in the order of memory, joining those that touch; None if there are more than `most` or
-        they are unknown.
+        """Return all blocks of the layout in the order of memory, with touching ones joined. None if they are unknown
+        or more than `most`.
         """
         if not self.is_known or self.number > most:
             return None
@@ -81,7 +81,7 @@ class Layout:
         return self._blocks
 
     def _join_blocks(self) -> Blocks:
-        """Join the blocks that touch or overlap."""
+        """Return the blocks in the order of memory. Blocks that touch or overlap are joined."""
         offset, length = self._offsets_and_lengths()
         end = np.maximum.accumulate(offset + length)
         first = np.flatnonzero(np.concatenate([[True], offset[1:] > end[:-1]])[: len(offset)])
@@ -98,7 +98,7 @@ class Layout:
         return offset[order], length[order]
 
     def to_table(self) -> layouts.Layout:
-        """Return the layout as the kernels read it, counted from its first byte."""
+        """Return the layout as a structure for the C kernels. Its offsets count from the layout's first byte."""
         if self._table is None:
             offset, length, end = (
                 np.array(column, np.int64).reshape(-1)
@@ -117,7 +117,7 @@ class Layout:
         return self._table
 
     def has_repeated_bytes(self) -> bool | None:
-        """Return whether the layout has a byte more than once; None if that is not decided."""
+        """Return whether some byte occurs more than once in the layout; None if deciding that would take too long."""
         if not self.is_known:
             return None
         if self.number <= MOST // 16 or (len(self.parts) > _MOST_PAIRED and self.number <= MOST):
@@ -151,7 +151,7 @@ def gapless_layout(length: int) -> Layout:
 
 
 def merge_layouts(placed: Sequence[tuple[int, Layout]]) -> Layout:
-    """Return several layouts, each at an offset, as one."""
+    """Return one layout made of several. `placed`: each layout with its offset in bytes."""
     if len(placed) == 1 and placed[0][0] == 0:
         return placed[0][1]
     if not all(layout.is_known for _, layout in placed) or sum(len(layout.parts) for _, layout in placed) > MOST_PARTS:
@@ -166,9 +166,9 @@ TOO_MUCH: Final = Layout((), is_known=False)
 
 
 def share_bytes(one: Layout, other: Layout, distance: int = 0) -> bool | None:
-    """Return whether two layouts have a byte in common; None if that is not decided.
+    """Return whether two layouts have a byte in common; None if deciding that would take too long or one is unknown.
 
-    `distance`: how many bytes the address of `other` is after that of `one`.
+    `distance`: how many bytes the address of `other` lies after that of `one`.
     """
     if not one or not other:
         return False
@@ -181,7 +181,9 @@ def share_bytes(one: Layout, other: Layout, distance: int = 0) -> bool | None:
 
 
 def _has_overlapping_blocks(part: Strided) -> bool | None:
-    """Return whether two blocks of one part share a byte."""
+    """Return whether two blocks of a part share a byte; None if deciding that would take too long. A part is a pattern
+    of equal blocks at equal strides.
+    """
     known: bool | None = False
     for place, (stride, times) in enumerate(part.levels):
         # Of the levels in which two blocks differ this is the first: there the one is behind the other.
@@ -199,10 +201,10 @@ def _has_overlapping_blocks(part: Strided) -> bool | None:
 
 
 def first_shared_blocks(one: Layout, other: Layout, distance: int = 0) -> tuple[Block, Block] | None:
-    """Return a block of each of two layouts that share bytes: the first of `other` that does, and the first of `one`
-    that it meets.
+    """Return two blocks that share bytes, one of each layout: the first block of `other` that touches `one`, and the
+    first block of `one` that it touches.
 
-    Offsets are relative to each layout. None if they share nothing, as far as is known.
+    Offsets are relative to each layout. None if they share nothing, as far as is known. `distance`: as in share_bytes.
     """
     if not share_bytes(one, other, distance):
         return None
@@ -212,8 +214,9 @@ def first_shared_blocks(one: Layout, other: Layout, distance: int = 0) -> tuple[
 
 
 def _first_shared_block(one: Layout, other: Layout, distance: int) -> Block:
-    """Return the first block of `one` that shares bytes with `other`, whose address is `distance` bytes after that of
-    `one`."""
+    """Return the first block of `one` that shares bytes with `other`. `distance`: how many bytes the address of `other`
+    lies after that of `one`. They must share some.
+    """
     at, length = np.zeros(1, np.int64), np.zeros(1, np.int64)
     distance += other.low - one.low
     layouts.kernel().weft_first(one.to_table(), other.to_table(), distance, STEPS, at, length)
@@ -221,8 +224,8 @@ def _first_shared_block(one: Layout, other: Layout, distance: int) -> Block:
 
 
 def _extend_block(layout: Layout, block: Block) -> Block:
-    """Extend a block to the bytes around it that the layout holds without a gap, for very many blocks by a few steps
-    only.
+    """Return a block with the neighbouring bytes of the layout up to the next gap on both sides. In a layout with very
+    many blocks only a few steps are taken.
     """
     each = layout.blocks()
     if each is not None:
@@ -238,8 +241,9 @@ def _extend_block(layout: Layout, block: Block) -> Block:
 
 
 def _find_gapless_end(layout: Layout, first_byte: int) -> int:
-    """Return the end of the bytes that the layout holds without a gap from byte `first_byte` on, followed for a few
-    steps."""
+    """Return the end of the bytes without a gap that begin at `first_byte` of the layout. At most a few blocks are
+    followed.
+    """
     for _ in range(_MOST_JOINED):
         here = Layout([Strided(first_byte, 1)])
         if not share_bytes(layout, here):

@@ -44,7 +44,9 @@ class BufferRegion(NamedTuple):
 
 
 def list_regions(event: Event) -> Iterator[BufferRegion]:
-    """Yield the significant buffers of a call whose bytes are known; for MPI_Win_create the window's memory."""
+    """Yield the memory of each buffer that a call uses, if its bytes are known. For MPI_Win_create it is the window's
+    memory.
+    """
     name, args = base_name(event.function.name), event.args
     if name == "Win_create" and args.get("base") and args.get("size", 0) > 0:
         yield BufferRegion("base", args["base"], 0, int(args["size"]), None, 0, written=True)
@@ -55,8 +57,8 @@ def list_regions(event: Event) -> Iterator[BufferRegion]:
 
 
 def buffer_layout(event: Event, parameter: str) -> Layout | None:
-    """Return the bytes of a buffer of a call by their addresses; None if it is not significant or the record does not
-    tell.
+    """Return which bytes of memory a buffer of a call covers, by address. None if MPI ignores the buffer in this call,
+    or if the record does not tell. `parameter`: the buffer's name in the standard.
     """
     name, args = base_name(event.function.name), event.args
     address = args.get(parameter, 0)
@@ -79,7 +81,7 @@ def _is_significant(event: Event, parameter: str) -> bool:
 
 
 def _make_region(event: Event, name: str, parameter: str, address: int) -> Iterator[BufferRegion]:
-    """Yield the region of one buffer if its bytes are known."""
+    """Yield the memory that one buffer of a call covers; nothing if its bytes are unknown."""
     written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
     datatype = _datatype_of_buffer(event, parameter)
     amounts = _list_element_blocks(event, name, parameter, datatype)
@@ -96,7 +98,9 @@ def _make_region(event: Event, name: str, parameter: str, address: int) -> Itera
 def _list_element_blocks(
     event: Event, name: str, parameter: str, datatype: Datatype | None
 ) -> Sequence[tuple[int, int]]:
-    """Return (displacement in bytes, number of elements) of each block of elements that a buffer holds."""
+    """Return the blocks of elements in a buffer of a call, as (displacement in bytes, number of elements). `name`: the
+    function; `parameter`: the buffer.
+    """
     args, row = event.args, find_meaning(name)
     kin = row.kin if row else name
     if kin == "Reduce_scatter":
@@ -121,8 +125,9 @@ def _count_peers(event: Event, row: Meaning) -> int:
 
 
 def _vector_blocks(args: Mapping[str, object], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:
-    """Return (displacement in bytes, number of elements) of each block of a buffer with counts and displacements for
-    each member."""
+    """Return the blocks of a buffer with a count and a displacement for each member, as (displacement in bytes, number
+    of elements). `counts`: the parameter with the counts. [] if the arguments are not known.
+    """
     displacements = args.get("sdispls" if counts == "sendcounts" else "rdispls", args.get("displs"))
     extent = (datatype.extent if datatype and datatype.extent is not None else datatype.size if datatype else 0) or 0
     many = args[counts]
@@ -132,8 +137,9 @@ def _vector_blocks(args: Mapping[str, object], counts: str, datatype: Datatype |
 
 
 def _reduce_scatter_blocks(event: Event, parameter: str) -> list[tuple[int, int]]:
-    """Return (0, number of elements) of a buffer of MPI_Reduce_scatter: all elements to send, the caller's own to
-    receive."""
+    """Return the single block of a buffer of MPI_Reduce_scatter, as (0, number of elements). The send buffer has all
+    elements, the receive buffer only the caller's own. [] if the arguments are not known.
+    """
     counts, comm = event.args.get("recvcounts"), event.comm
     if not isinstance(counts, list) or comm is None or comm.inter:
         return []

@@ -52,9 +52,9 @@ def error_text(system: System, error: int) -> str:
 
 
 def call_cells(event: Event, has_threads: bool) -> tuple[str, ...]:
-    """Return the cells of one line of a table of calls, see HEADS.
+    """Return the texts of one line in a table of calls, in the order of HEADS.
 
-    `has_threads`: some rank of the run has several threads.
+    `has_threads`: some rank of the run has several threads, so that the thread is shown.
     """
     took = OPEN if event.exit_ns is None else duration(event.exit_ns - event.enter_ns)
     rank = f"{event.rank.index}.{event.thread.slot}" if has_threads else str(event.rank.index)
@@ -72,7 +72,9 @@ def task_text(task: LogicalTask | None) -> str:
 
 
 def value_text(event: Event, name: str, value: object) -> str:
-    """Return one argument as text; of a long array the first eight values."""
+    """Return one argument of a call as text. Of an array, at most eight values are shown. `name`: the argument's name,
+    with `:out` for a result.
+    """
     parameter = event.function.parameters_by_name[name.removesuffix(":out")]
     if isinstance(value, list):
         shown = ", ".join(single_value_text(event, parameter, item) for item in value[:8])
@@ -81,7 +83,7 @@ def value_text(event: Event, name: str, value: object) -> str:
 
 
 def single_value_text(event: Event, parameter: Parameter, value: Any) -> str:
-    """Return one value as text; `parameter` says how to read it."""
+    """Return one value as text. `parameter`: the parameter that it was given for."""
     if isinstance(value, Status):
         sender = "" if value.source == ANY_SOURCE else f"from {value.source}, tag {value.tag}, "
         return f"({sender}{value.count} bytes)"
@@ -106,7 +108,7 @@ def has_named_values(parameter: Parameter) -> bool:
 
 
 def event_json(event: Event) -> dict[str, object]:
-    """Return one event as a line of JSON."""
+    """Return one event as JSON values, as `weft dump` writes them on a line."""
     row: dict[str, Any] = {
         "rank": event.rank.index,
         "index": event.index,
@@ -134,7 +136,7 @@ def event_json(event: Event) -> dict[str, object]:
 
 
 def site_json(site: CallSite) -> dict[str, object]:
-    """Return a call site as JSON."""
+    """Return a call site as JSON values."""
     row: dict[str, Any] = {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
                            "offset": site.offset}  # fmt: skip
     if site.callers:
@@ -143,7 +145,7 @@ def site_json(site: CallSite) -> dict[str, object]:
 
 
 def task_json(task: LogicalTask | None) -> dict[str, object] | None:
-    """Return the task that made a call as JSON."""
+    """Return the task that made a call as JSON values; None if there is none."""
     if task is None:
         return None
     made = {"file": task.site.file, "line": task.site.line, "function": task.site.function} if task.site.file else None
@@ -152,7 +154,7 @@ def task_json(task: LogicalTask | None) -> dict[str, object] | None:
 
 
 def value_json(event: Event, name: str, value: Any) -> object:
-    """Return one argument as JSON: handles by name, a status as an object."""
+    """Return one argument as a JSON value: a handle by its name, a status as an object."""
     handle = event.function.parameters_by_name[name.removesuffix(":out")].handle
     if isinstance(value, list):
         return [value_json(event, name, item) for item in value]

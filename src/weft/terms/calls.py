@@ -98,8 +98,9 @@ DATA_COLLECTIVES: Final = data_collectives(lambda m: True)
 
 
 def forms_of(kin: frozenset[str], *wanted: Form) -> frozenset[str]:
-    """Return the blocking functions `kin` with their other forms: Iallreduce and Allreduce_init for Allreduce. If
-    `wanted` forms are named, return only those."""
+    """Return all forms of some blocking functions, such as Iallreduce and Allreduce_init for Allreduce. With `wanted`,
+    return only these forms. `kin`: the blocking functions, without `MPI_`.
+    """
     acts = {meaning.all_meanings()[name].act for name in kin}
     return functions_with(*acts, where=lambda m: m.kin in kin and (not wanted or m.form in wanted))
 
@@ -188,7 +189,7 @@ class Masks:
         return sorted(id for name in set(names) for id in self._ids.get(name, ()))
 
     def table(self, names: frozenset[str]) -> NDArray[np.bool_]:
-        """Return a table that is True at the ids of the functions in `names`; unknown ids are False."""
+        """Return a table to look functions up by id: True at the ids of the functions in `names`."""
         if names not in self._tables:
             table = np.zeros(65536, np.bool_)
             table[self.ids(names)] = True
@@ -244,7 +245,7 @@ class CallCatalogue:
         return sum(count for id, count in self.counts.items() if table[id])
 
     def where(self, table: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the indices of the events that call a function which is True in a lookup table."""
+        """Return the indices of the events that call certain functions. `table`: a mask over function ids."""
         count = self.count(table)
         if count in (0, len(self.function)):
             return np.arange(count)
@@ -256,7 +257,9 @@ _SCRATCH: Final = local()
 
 
 def _zeroed_counts() -> NDArray[np.int64]:
-    """Return this thread's column of counts, 0 for each function id; a user of it leaves it so."""
+    """Return this thread's scratch column with a counter for each function id. All counters are 0, and whoever uses
+    them must set them back to 0.
+    """
     if not hasattr(_SCRATCH, "counts"):
         _SCRATCH.counts = np.zeros(65536, np.int64)
     found: NDArray[np.int64] = _SCRATCH.counts
@@ -267,8 +270,9 @@ _CATALOGUES: WeakKeyDictionary[Rank, CallCatalogue] = WeakKeyDictionary()
 
 
 def catalogue_of(rank: Rank) -> CallCatalogue:
-    """Return the catalogue of a rank's calls: which function each calls, how many failed or are open. It is made at
-    the first call."""
+    """Return the catalogue of a rank's MPI calls: the function of each call, and how many failed or are open. It is
+    made when it is first asked for, and then kept.
+    """
     found = _CATALOGUES.get(rank)
     if found is None:
         found = _CATALOGUES[rank] = CallCatalogue(rank)

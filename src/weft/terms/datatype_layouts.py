@@ -30,7 +30,9 @@ class _Element:
 
 
 def layout_of_elements(datatype: Datatype | None, count: int) -> Layout | None:
-    """Return the bytes of `count` elements relative to the buffer's address; None if the record does not tell."""
+    """Return which bytes `count` elements of a datatype cover, relative to the buffer's address. None if the record
+    does not tell.
+    """
     if datatype is None:
         return None
     if size := gapless_size(datatype):
@@ -47,7 +49,7 @@ def layout_of_elements(datatype: Datatype | None, count: int) -> Layout | None:
 
 
 def _cached_layout(key: tuple[int, int], make: Callable[[], Layout]) -> Layout:
-    """Return the layout that was cached under `key`, else make and cache it."""
+    """Return the layout that is cached under `key`. If there is none, `make` makes it and it is cached."""
     if key not in _layouts:
         if len(_layouts) >= _MOST_LAID:
             _layouts.clear()
@@ -70,7 +72,9 @@ class _ElementCache:
         self.parts = 0
 
     def add(self, key: Hashable, element: _Element) -> _Element:
-        """Store an element and return it; the cache is cleared first if it has too many elements or parts."""
+        """Store the blocks of a datatype's element in the cache and return them. If the cache is too large, it is
+        cleared before.
+        """
         if len(self.elements) >= _MOST_KEPT or self.parts > 4 * MOST_PARTS:
             self.elements.clear()
             self.parts = 0
@@ -84,8 +88,9 @@ _element_cache: Final = _ElementCache()
 
 
 def _lay_out_element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Element:
-    """Return extent and blocks of one element of a datatype. `seen`: elements of inner datatypes by id, `depth`:
-    levels of nesting above."""
+    """Return which bytes one element of a datatype covers, and its extent. `seen`: elements of inner datatypes by id,
+    as far as they are known; `depth`: how many datatypes are around this one.
+    """
     if datatype.id in seen:
         return seen[datatype.id]
     seen[datatype.id] = _UNKNOWN
@@ -109,8 +114,9 @@ _UNKNOWN: Final = _Element(None, None)
 
 
 def _make_element(datatype: Datatype, inner: list[_Element]) -> _Element:
-    """Return extent and blocks of one element of a datatype, put together from `inner`, the elements of its inner
-    datatypes."""
+    """Return which bytes one element of a datatype covers, and its extent. `inner`: the elements of its inner
+    datatypes.
+    """
     extent = datatype.extent
     if size := gapless_size(datatype):
         return _Element(extent, (Strided(0, size),))
@@ -137,7 +143,9 @@ class _RepeatedElements(NamedTuple):
 
 
 def _blocks_of_element(datatype: Datatype, inner: list[_Element]) -> tuple[Strided, ...] | None:
-    """Return the blocks of one element of a derived datatype; None if unknown. Raises _TooMany."""
+    """Return the blocks of bytes that one element of a derived datatype covers; None if they are unknown. Raises
+    _TooMany.
+    """
     pieces = _inner_elements(datatype, inner)
     if pieces is None:
         return None
@@ -158,7 +166,9 @@ def _blocks_of_element(datatype: Datatype, inner: list[_Element]) -> tuple[Strid
 
 
 def _inner_elements(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple[_Element, _RepeatedElements]] | None:
-    """Yield the inner elements that a derived datatype is made of, and where they are; None for an unknown combiner."""
+    """Return pairs for a derived datatype: an element of an inner datatype, and where and how often it is repeated.
+    None if the combiner is unknown.
+    """
     definition = datatype.definition
     if definition is None or not inner:
         return None
@@ -176,8 +186,9 @@ def _inner_elements(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple
 def _element_places(
     combiner: str, integers: tuple[int, ...], addresses: tuple[int, ...], step: int
 ) -> Iterable[_RepeatedElements] | None:
-    """Return where elements of the one inner datatype are put. `step`: its extent; `integers`, `addresses`: the
-    combiner's arguments."""
+    """Return where a derived datatype puts the elements of its only inner datatype; None if the combiner is unknown.
+    `step`: the inner datatype's extent; `integers`, `addresses`: the combiner's arguments.
+    """
     if combiner in ("DUP", "RESIZED"):
         return [_RepeatedElements(0, 1)]
     if combiner == "CONTIGUOUS" and integers:
@@ -230,7 +241,9 @@ _OPEN_MPI: Final = (0, 1)
 
 
 def _subarray_elements(integers: Sequence[int], step: int) -> list[_RepeatedElements] | None:
-    """Return the piece that a subarray selects, None if its integers are invalid."""
+    """Return where a subarray datatype puts the elements of its inner datatype; None if its integers are invalid.
+    `step`: the inner datatype's extent.
+    """
     try:
         sizes, subsizes, starts, fortran = read_subarray(integers)
     except ValueError:

@@ -29,7 +29,7 @@ def machine_type(name: str) -> str:
 
 
 def size_in_bytes(datatype: Datatype | None) -> int | None:
-    """Return the bytes of a datatype, None if they are not known."""
+    """Return the size of a datatype in bytes; None if it is not known."""
     if datatype is None:
         return None
     if datatype.size is None and datatype.is_predefined:
@@ -45,7 +45,9 @@ def basic_type_size(name: str) -> int:
 
 
 def gapless_size(datatype: Datatype | None) -> int:
-    """Return the size of a datatype without gaps, else 0: only then every byte of its span is touched."""
+    """Return the size in bytes of a datatype whose elements lie in memory without gaps; 0 for any other. Only then
+    every byte from the first to the last is accessed.
+    """
     size = size_in_bytes(datatype)
     if datatype is None or not size:
         return 0
@@ -55,7 +57,9 @@ def gapless_size(datatype: Datatype | None) -> int:
 
 
 def gapless_sizes(rank: Rank, datatypes: Ints) -> Ints:
-    """Return the sizes of a rank's datatypes by their ids, 0 for those with gaps and for invalid ids."""
+    """Return the size in bytes of each datatype of a column of ids. It is 0 for datatypes with gaps and for invalid
+    ids.
+    """
     size = np.zeros(len(datatypes), np.int64)
     for id in sorted_distinct(datatypes).tolist():
         size[datatypes == id] = gapless_size(rank.datatype(id)) if id > 1 else 0

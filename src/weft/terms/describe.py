@@ -19,7 +19,7 @@ _RANKS = {PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
 
 
 def finding_site(event: Event) -> findings.Site:
-    """Return the call site of an event in the form that findings have."""
+    """Return the call site of an event as an object that a finding can hold."""
     place = event.site
     callers = tuple((_file_or_module(caller), caller.line, caller.function or "") for caller in place.callers)
     return findings.Site(
@@ -28,7 +28,9 @@ def finding_site(event: Event) -> findings.Site:
 
 
 def _called_name(event: Event) -> str:
-    """Return the function that the program called; of mpi4py's methods that of their name, as they may call others."""
+    """Return the name of the function that the program called. In Python it is named after mpi4py's method, which may
+    call other MPI functions.
+    """
     called = event.function.called
     if not (event.site.file or "").endswith(".py"):
         return called
@@ -40,8 +42,10 @@ def _file_or_module(place: CallSite) -> str:
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
-def at_place(event: Event) -> str:
-    """Return ` at step.py:9`; ` in solve_ (libsolver.so+0x2c86)` if only the function is known; or an empty text."""
+def site_suffix(event: Event) -> str:
+    """Return the place of a call as the end of a sentence: ` at step.py:9`; if only the function is known,
+    ` in solve_ (libsolver.so+0x2c86)`. "" if nothing is known.
+    """
     place = event.site
     if event.is_finalize_at_exit:
         return " at the program's exit"
@@ -59,12 +63,12 @@ def at_place(event: Event) -> str:
 def has_loop_at(rank: Rank, site: int, around: int = 0) -> bool:
     """Return whether the source has a loop that waits for something at a call site, or within `around` lines of it."""
     place = rank.site(site)
-    return sources.of(rank.trace).has_waiting_loop(place.file or "", place.line, around)
+    return sources.sources_of(rank.trace).has_waiting_loop(place.file or "", place.line, around)
 
 
 def task_suffix(*events: Event) -> str:
-    """Return ` in task 7 (worker), made at solve.c:41` if all events are of one explicit task, or of tasks that look
-    alike; ` in tasks made at solve.c:41` if they are of several that one line made.
+    """Return the task that made some calls as the end of a sentence: ` in task 7 (worker), made at solve.c:41`. If the
+    calls are of several tasks that one line made, ` in tasks made at solve.c:41`; "" in other cases.
     """
     tasks = [event.task for event in events]
     explicit = [task for task in tasks if task is not None and task.kind == TaskKind.EXPLICIT]
@@ -90,7 +94,8 @@ def tag_argument(value: int, system: System = MPI) -> str:
 
 
 def function_word(event: Event) -> str:
-    """Return the word for a call's function; in Python the method on the line if mpi4py makes other calls inside it.
+    """Return the word for a call's function, such as `recv`. In Python it is the method on the line, as mpi4py may make
+    other calls inside it.
 
     mpi4py's lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the
     communicator.
@@ -106,9 +111,11 @@ def function_word(event: Event) -> str:
 
 
 def methods_on_line(event: Event) -> frozenset[str]:
-    """Return the methods that the line of a Python call names, in lower case; empty if its source is not known."""
+    """Return the methods that the source line of a Python call names, in lower case. Empty if the source is not
+    known.
+    """
     place = event.site
-    spelled = sources.of(event.rank.trace).called_names(place.file or "", place.line) or ()
+    spelled = sources.sources_of(event.rank.trace).called_names(place.file or "", place.line) or ()
     return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
 
 
@@ -117,8 +124,8 @@ PICKLED: Final = frozenset(("allreduce", "reduce", "scan", "exscan"))
 
 
 def pickled_collective(event: Event) -> str:
-    """Return the method of mpi4py in which a message or broadcast was made, if it is a collective of pickled objects;
-    "" for others.
+    """Return the method of mpi4py that made a message or broadcast, if it is a collective of pickled objects. "" for
+    any other call.
     """
     comm = event.comm if event.comm_id > ID_WORLD else None
     if comm is None or base_name(comm.function) != "Comm_dup" or base_name(event.function.name).lower() in PICKLED:
@@ -140,9 +147,9 @@ def _argument_name(event: Event, place: str, usually: str) -> str:
 
 
 def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
-    """Return the arguments of a call that name its partners: `dest=1`, `tag=3`, `root=0`.
+    """Return the arguments of a call that name its partners, as texts: `dest=1`, `tag=3`, `root=0`.
 
-    `peers`: with the ranks.
+    `peers`: whether the ranks are included.
     """
     name = base_name(event.function.name)
     args = event.args

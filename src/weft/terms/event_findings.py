@@ -23,7 +23,7 @@ def make_finding(
     kind: str, message: str, events: Iterable[Event], *, severity: Severity | None = None,
     certainty: Certainty = "certain", evidence: Evidence = NO_EVIDENCE, cause: str | None = None,
 ) -> Finding:  # fmt: skip
-    """Make a finding about `events`, of which the first is the one to look at first."""
+    """Make a finding about `events`. The first event should be the one that explains most."""
     found = list(events)
     return Finding(
         kind=kind,
@@ -51,7 +51,7 @@ class FindingLimiter:
 
 
 def limit_per_site(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the indices of those `events` that are to be reported: MAX_OF_ONE_SITE for each call site, in order."""
+    """Return the indices in `events` of the events to report: at most MAX_OF_ONE_SITE for each call site, in order."""
     sites = rank.events["site"][events]
     order = np.argsort(sites, kind="stable")
     starts = np.searchsorted(sites[order], sites[order])
@@ -60,7 +60,9 @@ def limit_per_site(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def make_left_out_note(kind: str, event: Event, question: str) -> Finding:
-    """Make the note that a call's datatypes have too many blocks to decide `question` something is so."""
+    """Return a note that something could not be decided about a call, because its datatypes have too many blocks.
+    `question`: the undecided thing, as words after "whether".
+    """
     return make_finding(
         kind,
         f"the datatypes of {call_at(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
@@ -71,9 +73,9 @@ def make_left_out_note(kind: str, event: Event, question: str) -> Finding:
 
 def cause_key(*events: Event) -> str:
     """Return a key that findings about the same calls at the same lines share, whatever the rank."""
-    return "; ".join(f"{event.function.name}{describe.at_place(event)}" for event in events)
+    return "; ".join(f"{event.function.name}{describe.site_suffix(event)}" for event in events)
 
 
 def call_at(event: Event) -> str:
     """Return `isend(dest=1, tag=3) at a.c:5`."""
-    return describe.call_words(event) + describe.at_place(event)
+    return describe.call_words(event) + describe.site_suffix(event)

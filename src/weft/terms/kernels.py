@@ -21,7 +21,9 @@ def run_decode(given: ColumnsInput, columns: Sequence[Column], *, fill: bool) ->
 def run_catalogue(
     events: NDArray[Any], function: NDArray[np.uint16], counts: NDArray[np.int64]
 ) -> tuple[int, int, int]:
-    """Run weft_catalogue: fill both arrays, and return how many events failed, are open, and saw a changed buffer."""
+    """Fill `function` (the function of each event) and `counts` (calls by function) in C. Return how many events
+    failed, how many are open, and how many saw a changed buffer.
+    """
     found = np.zeros(1, scan.CATALOGUE)
     scan.kernel().weft_catalogue(np.ascontiguousarray(events), len(events), function, counts, found)
     failed, unfinished, changed = (int(found[name][0]) for name in ("failed", "open", "changed"))
@@ -29,7 +31,7 @@ def run_catalogue(
 
 
 def run_where(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
-    """Run weft_where: return the `count` rows whose function is True in the table."""
+    """Return the rows whose function id is True in `table`, computed in C. `count`: how many rows there are."""
     rows = np.empty(count + 1, np.int64)
     scan.kernel().weft_where(function, len(function), table, rows)
     return rows[:count]

@@ -23,7 +23,7 @@ def is_library_file(file: str) -> bool:
 
 
 def is_library_code(site: CallSite) -> bool:
-    """Return whether a call site is in Python itself, in MPI, or in what pip or the system installed."""
+    """Return whether a call site lies in Python itself, in MPI, or in a package that pip or the system installed."""
     file = site.file or ""
     compiled = file.endswith((".pyx", ".pxi")) or (site.function or "").startswith("mpi4py.")
     runtime = _RUNTIMES.match((site.module or "").rpartition("/")[2])

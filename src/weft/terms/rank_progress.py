@@ -16,7 +16,9 @@ LEFT: Final = "unmatched message"
 
 
 def has_reached_finalize(rank: Rank) -> bool:
-    """Return whether the rank reached the end of its MPI program: what it has not done by then it never does."""
+    """Return whether the rank came to MPI_Finalize, so that an operation it has not begun never comes. False if its
+    record is missing or damaged.
+    """
     if rank.state in ("missing", "damaged"):
         return False
     last = masks_of(rank.trace.functions).table(calls.ENDS)
@@ -25,7 +27,7 @@ def has_reached_finalize(rank: Rank) -> bool:
 
 
 def called_finalize(rank: Rank) -> bool:
-    """Return whether the process called MPI_Finalize or ended its MPI session, be it only while it was exiting. False
+    """Return whether the process called MPI_Finalize or ended its MPI session, even if only while it was exiting. False
     if its record is missing or damaged.
     """
     if rank.missing or rank.state == "damaged":
@@ -53,14 +55,16 @@ def open_calls(rank: Rank) -> list[int]:
 
 
 def calls_at(rank: Rank, ticks: int) -> list[int]:
-    """Return the event indices of the calls that a rank was in at a tick of its clock, in order of entry."""
+    """Return the event indices of the calls in which a rank was at one moment, in order of entry. `ticks`: the moment
+    on the rank's clock.
+    """
     begun = rank.events[: int(np.searchsorted(rank.events["enter"], np.uint64(ticks), side="right"))]
     leave = begun["enter"] + decode_durations(begun["duration"])
     return [int(i) for i in np.flatnonzero((leave > np.uint64(ticks)) | (begun["flags"] & Flag.CLOSED == 0))]
 
 
 def has_ended(rank: Rank) -> bool:
-    """Return whether the rank reached MPI_Finalize, or its process ended outside of an MPI call."""
+    """Return whether the rank came to MPI_Finalize, or its process exited while it was in no MPI call."""
     if rank.missing:
         return False
     exited = rank.state == "exited" and len(rank) > 0 and not rank.event(len(rank) - 1).open

@@ -36,7 +36,9 @@ class Contribution:
 
 
 def read_contributions(trace: Trace, match: Match, instance: int) -> list[Contribution] | None:
-    """Return the members of a reduction in the order of ranks; None if not all contributions were recorded."""
+    """Return what each member contributed to a reduction, in the order of ranks. None if some contribution was not
+    recorded. `instance`: the collective's number in the match.
+    """
     collectives, instances = match.collectives, match.instances
     events = [collectives.id(int(row)) for row in instances.parts(instance)]
     size = len(trace.communicators[int(instances.comm[instance])].members)
@@ -51,7 +53,9 @@ def blocking_name(name: str) -> str:
 
 
 def _read_contribution(rank: Rank, event: int) -> Contribution:
-    """Return what a rank brought to a call and got from it."""
+    """Return the values that a rank gave to a reduction and the values that it received, as far as they were
+    recorded.
+    """
     hashed, made = rank.message_hashes, rank.event(event)
     first, end = np.searchsorted(hashed.rows["event"], [event, event + 1])
     sides: dict[HashSide, Numbers | None] = {}
@@ -68,7 +72,9 @@ def numpy_type(datatype: Datatype | None) -> np.dtype[Any] | None:
 
 
 def as_numbers(event: Event, content: NDArray[np.uint8] | None) -> Numbers | None:
-    """Return bytes as numbers of the call's datatype; None if the type is not known."""
+    """Return recorded bytes as an array of numbers of the call's datatype. None if the bytes or the type are
+    not known.
+    """
     dtype = numpy_type(event.datatype)
     if content is None or dtype is None:
         return None
@@ -82,7 +88,9 @@ Combined = tuple[Numbers, Any]
 
 
 def _add_in_order(brought: Numbers) -> Combined:
-    """Return the sum of the contributions in the order of ranks, and the bound of its rounding error."""
+    """Return the sum of the contributions in the order of ranks, and a bound of its rounding error. The first dimension
+    of `brought` is the ranks.
+    """
     total = brought[0].copy()
     for one in brought[1:]:
         total = total + one
@@ -90,7 +98,9 @@ def _add_in_order(brought: Numbers) -> Combined:
 
 
 def _multiply_in_order(brought: Numbers) -> Combined:
-    """Return the product of the contributions in the order of ranks, and the bound of its rounding error."""
+    """Return the product of the contributions in the order of ranks, and a bound of its rounding error. The first
+    dimension of `brought` is the ranks.
+    """
     total = brought[0].copy()
     for one in brought[1:]:
         total = total * one
@@ -135,8 +145,9 @@ def combine_contributions(parts: list[Contribution], name: str) -> Combined | No
 
 
 def combine_numbers(brought: Numbers, operation: str) -> Combined | None:
-    """Return the result of a reduction of an array whose first dimension is the ranks, and the bound of its rounding
-    error. `operation`: such as MPI_SUM; None if it is unknown for the type."""
+    """Return the result of a reduction, and a bound of its rounding error. The first dimension of `brought` is the
+    ranks. `operation`: such as MPI_SUM; None if Weft does not know it for this type.
+    """
     kind = brought.dtype.kind
     if operation not in _OPERATIONS:
         return None

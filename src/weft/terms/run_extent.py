@@ -24,7 +24,9 @@ class Extent:
 
 
 def run_extent(trace: Trace) -> Extent:
-    """Return the moments between which all calls are; if calls are open, the last one is that of the run's end."""
+    """Return the first and the last moment of a run's calls, in ns. If some call never returned, the last moment is the
+    end of the run.
+    """
     first = last = 0
     waits = False
     for rank in trace.ranks:
@@ -38,7 +40,7 @@ def run_extent(trace: Trace) -> Extent:
 
 
 def start_realtime_ns(trace: Trace) -> int:
-    """Return the wall-clock time at the zero of the run's time axis, ns since 1970; 0 if no rank recorded it."""
+    """Return the wall-clock time (ns since 1970) at which the run's time axis has its 0. 0 if no rank recorded it."""
     for rank in trace.ranks:
         if rank.header:
             return rank.header.start.realtime_ns - rank.axis.ns(rank.header.start.ticks)
@@ -46,7 +48,7 @@ def start_realtime_ns(trace: Trace) -> int:
 
 
 def _finish_ns(trace: Trace) -> int:
-    """Return when the launcher saw the run end, ns on the axis; 0 if that is not known."""
+    """Return the time at which the launcher saw the run end, in ns on the run's time axis. 0 if it is not known."""
     try:
         finished = datetime.fromisoformat(str(trace.run.get("finished"))).timestamp() * 1e9
     except (ValueError, OverflowError):

@@ -50,9 +50,10 @@ def side_of(parameter: str) -> Side:
 
 
 def is_significant(rank: Rank, events: Ints, parameter: str) -> Mask:
-    """Return for calls of one function in which of them the parameter is significant.
+    """Return a mask of the calls in which MPI uses the argument `parameter`. The calls must be of one function.
 
-    In neighbourhood collectives with an entry for each neighbour no entry is: a neighbour may be MPI_PROC_NULL.
+    In neighbourhood collectives with an entry for each neighbour, no entry counts as used: a neighbour may be
+    MPI_PROC_NULL.
     """
     found = np.ones(len(events), np.bool_)
     if not len(events):
@@ -73,7 +74,9 @@ def is_significant(rank: Rank, events: Ints, parameter: str) -> Mask:
 
 
 def _is_significant_in_collective(rank: Rank, events: Ints, row: Meaning, side: Side, parameter: str) -> Mask:
-    """Return in which calls of a collective a parameter is significant."""
+    """Return a mask of the calls of a collective in which MPI uses the argument `parameter`. `row`: the function's
+    meaning; `side`: whether the argument belongs to sending or receiving.
+    """
     found = np.ones(len(events), np.bool_)
     sending, receiving = _VOID_SENDING, InPlace.RECEIVING_AT_ROOT
     if row.in_place in sending and not row.is_reduction and side is Side.SEND and parameter != "sendbuf":
@@ -92,7 +95,9 @@ _VOID_SENDING: Final = (InPlace.SENDING, InPlace.SENDING_AT_ROOT)
 
 
 def has_no_op(rank: Rank, events: Ints) -> Mask:
-    """Return which one-sided calls have the operation MPI_NO_OP: they read the target and use nothing of the origin."""
+    """Return a mask of the one-sided calls with the operation MPI_NO_OP. They only read the target, and use nothing of
+    the origin buffer.
+    """
     found = np.zeros(len(events), np.bool_)
     function = rank.trace.functions[int(rank.events["function"][events[0]])] if len(events) else None
     if function is None or "op" not in function.parameters_by_name:
@@ -105,14 +110,16 @@ def has_no_op(rank: Rank, events: Ints) -> Mask:
 
 
 def _tail_values(rank: Rank, events: Ints, name: str) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the indices of events, which ascend, with the values of a scalar parameter in their tails."""
+    """Yield (indices in `events`, values) of a scalar argument that has no room in the fixed part of the calls'
+    records. `events` must ascend.
+    """
     for found, values in decode_columns(rank, events, frozenset((name,))):
         if name in values:
             yield np.searchsorted(events, found), integer_column(values, name)
 
 
 def _receives_in_place(rank: Rank, events: Ints) -> Mask:
-    """Return which calls receive with MPI_IN_PLACE."""
+    """Return a mask of the calls whose receive buffer is MPI_IN_PLACE."""
     found = np.zeros(len(events), np.bool_)
     for at, values in _tail_values(rank, events, "recvbuf"):
         found[at] = values.astype(np.uint64) == IN_PLACE
@@ -120,7 +127,9 @@ def _receives_in_place(rank: Rank, events: Ints) -> Mask:
 
 
 def _is_significant_in_sendrecv(rank: Rank, events: Ints, side: Side) -> Mask:
-    """Return in which calls of MPI_Sendrecv a side is significant; what both halves share is if either has a peer."""
+    """Return a mask of the calls of MPI_Sendrecv in which one half has a partner: the sending or the receiving one, as
+    `side` says. For an argument of both halves, either may have one.
+    """
     sends = rank.events["peer"][events] != PROC_NULL
     receives = np.ones(len(events), np.bool_)
     for at, values in _tail_values(rank, events, "source"):
@@ -130,10 +139,10 @@ def _is_significant_in_sendrecv(rank: Rank, events: Ints, side: Side) -> Mask:
 
 
 def _is_significant_in_rooted(rank: Rank, events: Ints, row: Meaning, side: Side) -> Mask:
-    """Return in which calls of a rooted collective a side is significant.
+    """Return a mask of the calls of a rooted collective in which MPI uses the send or the receive side, as `side` says.
 
-    Only the root uses what a gather receives and what a scatter sends; on intercommunicators MPI_ROOT and MPI_PROC_NULL
-    say who that is.
+    In a gather, MPI uses the receive side only at the root; in a scatter, it uses the send side only there. On
+    intercommunicators, MPI_ROOT and MPI_PROC_NULL tell who is the root.
     """
     peer, ids = rank.events["peer"][events], rank.events["comm"][events]
     is_root, inter = peer == ROOT, np.zeros(len(events), np.bool_)

@@ -32,15 +32,15 @@ class Strided(NamedTuple):
 
     @property
     def block_count(self) -> int:
-        """Return the number of blocks."""
+        """Return the number of blocks in the pattern."""
         number = 1
         for _, times in self.levels:
             number *= times
         return number
 
     def repeat(self, stride: int, times: int) -> Strided:
-        """Return the blocks repeated `times` times (one or more), each `stride` bytes after the last; bytes keep their
-        multiplicity.
+        """Return the blocks repeated `times` times (one or more), each time `stride` bytes further on. A byte that
+        several repetitions cover counts several times.
         """
         if times == 1:
             return self
@@ -48,7 +48,7 @@ class Strided(NamedTuple):
         return Strided(offset, *_merge_levels(self.length, [*self.levels, (abs(stride), times)]))
 
     def offsets(self) -> Ints:
-        """Return where the blocks begin."""
+        """Return the offset in bytes at which each block begins."""
         found = np.array([self.offset], np.int64)
         for stride, times in self.levels:
             found = (found[:, None] + stride * np.arange(times, dtype=np.int64)[None]).reshape(-1)
@@ -56,8 +56,9 @@ class Strided(NamedTuple):
 
 
 def _merge_levels(length: int, levels: list[Level]) -> tuple[int, tuple[Level, ...]]:
-    """Sort levels and merge each that continues exactly where the one below it ends; return the length of a block and
-    the levels left."""
+    """Sort repetitions, and merge each that continues exactly where the smaller one ends. Return the length of a block
+    in bytes, and the repetitions that remain.
+    """
     left: list[Level] = []
     for stride, times in sorted(levels):
         if stride == length and not left:
@@ -75,7 +76,9 @@ def simplify_parts(parts: Iterable[Strided]) -> tuple[Strided, ...]:
 
 
 def _merge_touching(parts: list[Strided]) -> Iterator[Strided]:
-    """Merge parts that continue where the one before them ends."""
+    """Yield the parts (patterns of blocks), with a part merged into the one before it if it continues where
+    that ends.
+    """
     held: Strided | None = None
     for part in parts:
         if held is not None and held.levels == part.levels and held.offset + held.length == part.offset:
@@ -89,7 +92,7 @@ def _merge_touching(parts: list[Strided]) -> Iterator[Strided]:
 
 
 def _merge_equal_steps(parts: list[Strided]) -> Iterator[Strided]:
-    """Merge equal parts at equal steps."""
+    """Yield the parts (patterns of blocks), with equal parts at equal distances merged into a repetition."""
     first = 0
     while first < len(parts):
         one, last = parts[first], first + 1

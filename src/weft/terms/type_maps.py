@@ -32,7 +32,9 @@ class _TooMany(Exception):
 
 
 def type_map(datatype: Datatype | None) -> tuple[TypeMapRun, ...] | None:
-    """Return the runs of one element of a datatype in the order of its type map; None if they are not known."""
+    """Return the basic types in one element of a datatype, in the order of its type map. Each run is a basic type
+    repeated without gaps. None if they are not known.
+    """
     if datatype is None:
         return None
     try:
@@ -42,7 +44,7 @@ def type_map(datatype: Datatype | None) -> tuple[TypeMapRun, ...] | None:
 
 
 def _merge_runs(runs: Iterable[TypeMapRun]) -> Iterator[TypeMapRun]:
-    """Merge runs that continue each other. Raises _TooMany for more than MOST."""
+    """Yield the runs, each merged with the one before it if it continues it. Raises _TooMany for more than MOST."""
     held: TypeMapRun | None = None
     for many, run in enumerate(runs):
         if many > MOST:
@@ -58,7 +60,9 @@ def _merge_runs(runs: Iterable[TypeMapRun]) -> Iterator[TypeMapRun]:
 
 
 def _runs_of(datatype: Datatype, depth: int) -> Iterator[TypeMapRun]:
-    """Yield the runs of one element of a datatype. Raises _TooMany if they are too many or unknown."""
+    """Yield the runs of basic types in one element of a datatype. Raises _TooMany if they are too many or unknown.
+    `depth`: how many datatypes are around this one.
+    """
     if depth > _DEEPEST:
         raise _TooMany
     if datatype.signature() == ():
@@ -76,7 +80,9 @@ def _runs_of(datatype: Datatype, depth: int) -> Iterator[TypeMapRun]:
 
 
 def _repeat_runs(inner: Datatype, at: int, times: int, depth: int) -> Iterator[TypeMapRun]:
-    """Yield the runs of `times` elements of an inner datatype from displacement `at` on."""
+    """Yield the runs of basic types in `times` elements of an inner datatype. The first element begins at displacement
+    `at`.
+    """
     runs = list(_merge_runs(_runs_of(inner, depth + 1)))
     extent = inner.extent if inner.extent is not None else size_in_bytes(inner)
     if extent is None:
@@ -96,7 +102,9 @@ _InnerBlock = tuple[Datatype | None, int, int]
 
 
 def _inner_blocks(datatype: Datatype) -> Iterator[_InnerBlock]:
-    """Yield the blocks that a derived datatype is made of: (inner datatype, displacement in bytes, how many)."""
+    """Yield the blocks of which a derived datatype is made, as (inner datatype, displacement in bytes, number of
+    elements).
+    """
     definition = datatype.definition
     if definition is None or not datatype.inner:
         raise _TooMany
@@ -113,8 +121,8 @@ def _inner_blocks(datatype: Datatype) -> Iterator[_InnerBlock]:
 def _blocks_of_combiner(
     name: str, integers: tuple[int, ...], addresses: tuple[int, ...], extent: int
 ) -> Iterable[tuple[int, int]]:
-    """Return the blocks of a datatype of one inner type: (displacement in bytes, how many). `extent`: of the inner
-    type.
+    """Return the blocks of a datatype with one inner type, as (displacement in bytes, number of elements). `name`: the
+    combiner; `integers`, `addresses`: its arguments; `extent`: the inner type's.
     """
     if name in ("DUP", "RESIZED"):
         return [(0, 1)]

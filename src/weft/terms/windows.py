@@ -14,16 +14,18 @@ EXCLUSIVE, SHARED = 1, 2
 
 
 def window_of(rank: Rank, window_id: int) -> Window | None:
-    """Return what all ranks call the window that a rank knows by `window_id`: its communicator's index and its number
-    there. None if unknown."""
+    """Return a window's name that is the same on all ranks: the index of its communicator, and its number there.
+    `window_id`: the rank's own id for it. None if it is unknown.
+    """
     definition = rank.definitions.window(window_id)
     comm = rank.comm(definition.comm) if definition else None
     return (comm.index, definition.ordinal) if comm and definition else None
 
 
 def group_members(rank: Rank, group_id: int) -> tuple[int, ...]:
-    """Return the members of the group that a rank knows by `group_id`, as indices in trace.ranks, without those of
-    other worlds."""
+    """Return the members of a group as rank indices. Members of other worlds are left out. `group_id`: the rank's own
+    id for the group.
+    """
     runs = rank.definitions.get(Def.GROUP, group_id) or ()
     world = rank.trace.worlds[rank.world].ranks
     places = [run.first + i * run.stride for run in runs if run.world == 0 for i in range(run.count)]

@@ -14,9 +14,9 @@ NOT_RECORDED: Final = -1
 
 
 def list_spawns(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return each successful spawn of a run as (rank index of the caller, event index, rank indices of the processes
-    that it started), in order for each rank. The event is NOT_RECORDED if the run has no events; the last part is empty
-    if the started processes are unknown.
+    """Return each successful spawn of a run as (rank index of the caller, event index, rank indices of the started
+    processes), in order for each rank. The event is NOT_RECORDED if the run has no events; the processes are () if they
+    are unknown.
     """
     found = []
     if trace.system.grows:

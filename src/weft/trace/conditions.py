@@ -128,7 +128,7 @@ def _name_matches(name: str, patterns: list[str]) -> bool:
 
 
 def _select_calls_of(rank: Rank, events: Events, fits: Callable[[Function], bool]) -> Mask:
-    """Return a mask of the calls of those functions for which `fits` is true."""
+    """Return a mask of the calls whose function fits, as `fits` tells."""
     column = np.ascontiguousarray(events["function"])
     table = np.zeros(MAX_ID + 1, np.bool_)
     for id in np.flatnonzero(np.bincount(column, minlength=MAX_ID + 1)):
@@ -305,8 +305,8 @@ def parse_size(text: str) -> float:
 
 
 def _select_by_bytes(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
-    """Return a mask of the calls whose bytes fit a term: what their status reports, or else what count and datatype
-    describe.
+    """Return a mask of the calls whose number of bytes fits a term. It comes from their status, or else from count and
+    datatype.
     """
     ids, codes = np.unique(events["datatype"], return_inverse=True)
     types = [rank.datatype(int(id)) for id in ids]

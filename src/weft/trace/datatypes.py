@@ -38,8 +38,8 @@ class TooLarge(ValueError):
 
 
 def concatenate_signatures(parts: Iterable[Signature]) -> Signature:
-    """Return one signature made of several, in order. Where two parts meet in the same type, they become one run.
-    TooLarge beyond the limits.
+    """Return one signature (runs of basic types) made of several, in order. Where two parts meet in the same type, they
+    become one run. TooLarge beyond the limits.
     """
     runs: list[tuple[str, int]] = []
     for part in parts:
@@ -54,7 +54,7 @@ def concatenate_signatures(parts: Iterable[Signature]) -> Signature:
 
 
 def repeat_signature(signature: Signature, times: int) -> Signature:
-    """Return a signature repeated `times` times. TooLarge beyond the limits."""
+    """Return a signature (runs of basic types) repeated `times` times. TooLarge beyond the limits."""
     if times <= 0 or not signature:
         return ()
     (first, n), (last, m) = signature[0], signature[-1]

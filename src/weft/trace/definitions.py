@@ -218,7 +218,9 @@ class CoresDefinition:
 
 
 def _read_members(c: Cursor) -> Members:
-    return tuple(Run(c.read_unsigned(), c.read_unsigned(), c.z(), c.read_unsigned()) for _ in range(c.count(4)))
+    return tuple(
+        Run(c.read_unsigned(), c.read_unsigned(), c.read_signed(), c.read_unsigned()) for _ in range(c.read_count(4))
+    )
 
 
 def _read_comm(c: Cursor, id: int) -> CommDefinition:
@@ -229,8 +231,8 @@ def _read_comm(c: Cursor, id: int) -> CommDefinition:
         c.read_unsigned(),
         c.read_unsigned(),
         bool(c.read_unsigned()),
-        c.z(),
-        c.s(),
+        c.read_signed(),
+        c.read_string(),
         _read_members(c),
         _read_members(c),
     )
@@ -239,9 +241,9 @@ def _read_comm(c: Cursor, id: int) -> CommDefinition:
 def _read_datatype(c: Cursor, id: int) -> DatatypeDefinition:
     """Return the derived datatype that a record defines."""
     size, lb, extent, combiner = c.size(), c.distance(), c.distance(), c.read_unsigned()
-    integers = tuple(c.z() for _ in range(c.count()))
-    addresses = tuple(c.z() for _ in range(c.count()))
-    types = tuple(c.read_unsigned() for _ in range(c.count()))
+    integers = tuple(c.read_signed() for _ in range(c.read_count()))
+    addresses = tuple(c.read_signed() for _ in range(c.read_count()))
+    types = tuple(c.read_unsigned() for _ in range(c.read_count()))
     return DatatypeDefinition(id, size, lb, extent, combiner, integers, addresses, types)
 
 
@@ -250,12 +252,12 @@ def _read_window(c: Cursor, id: int) -> WindowDefinition:
 
 
 def _read_code(c: Cursor, id: int) -> CodeDefinition:
-    return CodeDefinition(id, c.s(), c.s(), c.read_unsigned(), c.raw(c.read_unsigned()))
+    return CodeDefinition(id, c.read_string(), c.read_string(), c.read_unsigned(), c.read_bytes(c.read_unsigned()))
 
 
 def _read_site(c: Cursor, id: int) -> SiteDefinition:
     module, offset, code, instruction = c.read_unsigned(), c.read_unsigned(), c.read_unsigned(), c.read_unsigned()
-    callers = tuple((c.read_unsigned(), c.read_unsigned()) for _ in range(c.count(2)))
+    callers = tuple((c.read_unsigned(), c.read_unsigned()) for _ in range(c.read_count(2)))
     return SiteDefinition(id, module, offset, code, instruction, callers)
 
 
@@ -264,13 +266,13 @@ def _read_stored(c: Cursor) -> StoredDefinition:
     return StoredDefinition(
         c.read_unsigned(),
         c.read_unsigned(),
-        tuple((c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned())) for _ in range(c.count())),
+        tuple((c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned())) for _ in range(c.read_count())),
     )
 
 
 def _read_call_path(c: Cursor) -> CallPathDefinition:
     site, low = c.read_unsigned(), c.read_unsigned()
-    return CallPathDefinition(site, low, tuple(low + c.read_unsigned() for _ in range(c.count())))
+    return CallPathDefinition(site, low, tuple(low + c.read_unsigned() for _ in range(c.read_count())))
 
 
 def _read_blocks(c: Cursor) -> BlocksDefinition:
@@ -278,7 +280,7 @@ def _read_blocks(c: Cursor) -> BlocksDefinition:
     return BlocksDefinition(
         c.read_unsigned(),
         c.read_unsigned(),
-        tuple((c.read_unsigned(), c.read_unsigned(), c.read_unsigned()) for _ in range(c.count(3))),
+        tuple((c.read_unsigned(), c.read_unsigned(), c.read_unsigned()) for _ in range(c.read_count(3))),
     )
 
 
@@ -286,7 +288,7 @@ def _read_frame_range(c: Cursor, frame_bytes: int) -> range:
     """Read the number of stack frames that follow, each at least `frame_bytes` bytes long, and return it as a range.
     Damaged if there are more than a record may have.
     """
-    n = c.count(frame_bytes)
+    n = c.read_count(frame_bytes)
     if n > ENDING_FRAMES:
         raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")
     return range(n)
@@ -301,12 +303,12 @@ def _read_ending(c: Cursor) -> EndingDefinition:
         c.read_unsigned() - 1,
         c.read_unsigned(),
         c.read_unsigned(),
-        c.z(),
-        c.z(),
+        c.read_signed(),
+        c.read_signed(),
         c.read_unsigned(),
     )
-    name, text, traceback, who = c.s(), c.s(), c.s(), c.s()
-    python = tuple((c.s(), c.read_unsigned(), c.s()) for _ in _read_frame_range(c, 3))
+    name, text, traceback, who = c.read_string(), c.read_string(), c.read_string(), c.read_string()
+    python = tuple((c.read_string(), c.read_unsigned(), c.read_string()) for _ in _read_frame_range(c, 3))
     native = tuple((c.read_unsigned(), c.read_unsigned()) for _ in _read_frame_range(c, 2))
     return EndingDefinition(
         EndingKind(kind), slot, tid, ticks, code, detail, address, name, text, traceback, who, python, native
@@ -319,11 +321,13 @@ _DECODERS: Final[dict[int, Callable[[Cursor, int], object]]] = {
     Def.DATATYPE: _read_datatype,
     Def.OP: lambda c, i: bool(c.read_unsigned()),
     Def.WINDOW: _read_window,
-    Def.FILE: lambda c, i: FileDefinition(i, c.read_unsigned(), c.read_unsigned(), c.s()),
-    Def.MODULE: lambda c, i: ModuleDefinition(i, c.read_unsigned(), c.read_unsigned(), c.s(), c.s()),
+    Def.FILE: lambda c, i: FileDefinition(i, c.read_unsigned(), c.read_unsigned(), c.read_string()),
+    Def.MODULE: lambda c, i: ModuleDefinition(
+        i, c.read_unsigned(), c.read_unsigned(), c.read_string(), c.read_string()
+    ),
     Def.SITE: _read_site,
     Def.PYCODE: _read_code,
-    Def.WORLD: lambda c, i: WorldDefinition(i, c.read_unsigned(), c.s(), c.s()),
+    Def.WORLD: lambda c, i: WorldDefinition(i, c.read_unsigned(), c.read_string(), c.read_string()),
 }
 """Records that begin with an id that is theirs alone."""
 
@@ -406,10 +410,10 @@ class Definitions:
             self._note_problem(f"the definition at byte {start} is damaged and was left out: {error}")
 
     def _read_definition_without_id(self, kind: int, c: Cursor) -> None:
-        """Read a definition without an id: a name, a thread, the environment, an ending and the like."""
+        """Read a definition without an id, such as a name, a thread, the environment or an ending."""
         if kind == Def.NAME:
             key = c.read_unsigned(), c.read_unsigned()
-            self.names[key] = c.s()
+            self.names[key] = c.read_string()
         elif kind == Def.THREAD:
             self.threads.append(
                 ThreadDefinition(
@@ -417,23 +421,23 @@ class Definitions:
                     c.read_unsigned(),
                     c.read_unsigned(),
                     bool(c.read_unsigned()),
-                    c.s(),
+                    c.read_string(),
                     c.read_unsigned(),
                 )
             )
         elif kind == Def.ENV:
-            name, _, value = c.s().partition("=")
+            name, _, value = c.read_string().partition("=")
             self.environment[name] = value
         elif kind == Def.ARGV:
-            self.argv = [c.s() for _ in range(c.count())]
+            self.argv = [c.read_string() for _ in range(c.read_count())]
         elif kind == Def.CWD:
-            self.cwd = c.s()
+            self.cwd = c.read_string()
         elif kind == Def.LIBRARY:
-            self.library = c.s(), c.s()
+            self.library = c.read_string(), c.read_string()
         elif kind == Def.NOTE:
-            self.notes.append(c.s())
+            self.notes.append(c.read_string())
         elif kind == Def.ENDED:
-            self.ended = c.s()
+            self.ended = c.read_string()
         elif kind == Def.STORED:
             self.stored.append(_read_stored(c))
         elif kind == Def.WAY:
@@ -445,9 +449,9 @@ class Definitions:
         elif kind == Def.ENDING:
             self._add_ending(c)
         elif kind == Def.PYTHON:
-            self.python = c.s()
+            self.python = c.read_string()
         elif kind == Def.CORES:
-            self.cores = CoresDefinition(c.s(), c.read_unsigned())
+            self.cores = CoresDefinition(c.read_string(), c.read_unsigned())
         else:
             raise Damaged(f"{kind} is not a kind of definition")
 

@@ -85,8 +85,8 @@ def resolve_endings(
     ns: Callable[[int], int],
     native: Callable[[int, int], Iterable[CallSite]],
 ) -> list[Ending]:
-    """Return how a rank ended (crash, exit, abort and the like), in order of time. A crash that the program survived is
-    left out.
+    """Return the ways in which a rank ended (crash, exit, abort), in order of time. A crash that the program survived
+    is left out.
 
     `called_after`: returns the functions that the thread of a slot entered after a tick; `ns`: converts a tick to ns on
     the common time axis; `native`: returns the call sites of an offset in a module, inlined functions included.

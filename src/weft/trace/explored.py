@@ -27,9 +27,7 @@ def read_explored(run: Path) -> dict[str, Any]:
 
 
 def _is_valid_outcome(outcome: object) -> bool:
-    """Return whether an entry of explored.json has all fields in their form: the folder next to the run in which an
-    outcome was recorded, what was forced, the effects and so on.
-    """
+    """Return whether an entry of explored.json has all its fields, with values of the right type."""
     return (
         isinstance(outcome, dict)
         and isinstance(outcome.get("number"), int)

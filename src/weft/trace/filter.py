@@ -145,7 +145,7 @@ class Filter:
         return " or ".join(" ".join(map(str, terms)) for terms in self.alternatives)
 
     def ranks(self, trace: Run) -> list[Rank]:
-        """Return the ranks that can have fitting events: those that the filter's terms about ranks do not exclude."""
+        """Return the ranks that can have fitting events. Only terms about ranks are looked at."""
         count = len(trace.ranks)
         mask = np.zeros(count, np.bool_)
         for terms in self.alternatives:
@@ -175,11 +175,11 @@ class Filter:
         for terms in self.alternatives:
             mask = np.ones(len(events), np.bool_)
             for term in terms:
-                mask &= self._select(rank, events, part, term) ^ term.negated
+                mask &= self._select_by_term(rank, events, part, term) ^ term.negated
             found |= mask
         return found
 
-    def _select(self, rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    def _select_by_term(self, rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
         """Return a mask of the events that fit one term."""
         if term.key != "finding":
             return KEYS[term.key](rank, events, event_range, term)

@@ -54,7 +54,7 @@ def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np
 
 def _locate_contents(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
     """Return where the recorded bytes of each row's message begin in the joined contents of all threads; -1 if there
-    are none. `size`: the bytes of this thread; `before`: those of the threads before it.
+    are none. `size`: the bytes of this thread; `before`: the bytes of the threads before it.
     """
     lengths = np.where(rows["kept"] == 1, np.minimum(rows["bytes"], CONTENT_MOST), 0).astype(np.int64)
     ends = np.cumsum((lengths + 7) // 8 * 8)
@@ -63,8 +63,8 @@ def _locate_contents(rows: NDArray[Any], size: int, before: int) -> NDArray[np.i
 
 
 def _renumber_events_by_rank(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:
-    """Return the hashes in order of events. Their event indices now count the events of the rank instead of those of
-    one thread.
+    """Return the hashes in order of events. Their event indices, which counted the events of a thread, now count the
+    events of the rank.
     """
     rows = found.rows.copy()
     event = np.full(len(rows), -1, np.int64)

@@ -61,8 +61,8 @@ def _round_up_to_pages(n: int) -> int:
 
 
 def _join_neighbours(extents: Sequence[Extent]) -> list[Extent]:
-    """Return the extents with neighbours in the file joined into one. This saves memory mappings, of which Linux allows
-    65,530.
+    """Return the extents with neighbours in the file joined into one. Fewer memory mappings are needed then; Linux
+    allows 65,530.
     """
     joined: list[Extent] = []
     for extent in extents:

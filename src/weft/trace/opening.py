@@ -90,7 +90,7 @@ def read_rank_files(root: Path, problems: list[str], notes: list[str]) -> list[R
                 files.append(RankFile(folder / name, root))
             elif name.endswith(SUFFIX):
                 # One that is a file as well was packed a moment ago, or came once more since.
-                files += [one for one in Pack(folder / name, root).ranks(told) if one.name not in names]
+                files += [one for one in Pack(folder / name, root).read_records(told) if one.name not in names]
         except RunError as error:
             told.append(str(error))
             refused = error if isinstance(error, OtherVersion) else refused

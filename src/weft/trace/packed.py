@@ -101,7 +101,7 @@ class Pack:
         """Return the error for a pack that is damaged in `what`."""
         return RunError(f"{self.path} is damaged in {what} and was left out. Copy it again from where it was made")
 
-    def ranks(self, problems: list[str]) -> list[PackedFile]:
+    def read_records(self, problems: list[str]) -> list[PackedFile]:
         """Return the records in the pack, in order. A record that cannot be read is left out, and a sentence is added
         to `problems`.
         """

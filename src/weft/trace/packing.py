@@ -197,15 +197,13 @@ def _verify_pack(files: Sequence[RankFile], made: Path, root: Path) -> None:
     the pack.
     """
     problems: list[str] = []
-    there = Pack(made, root).ranks(problems)
+    there = Pack(made, root).read_records(problems)
     if problems or [_summarize_record(file) for file in files] != [_summarize_record(file) for file in there]:
         raise WeftError(f"the records of {root} read otherwise when they are packed: they were left as they are")
 
 
 def _summarize_record(file: RankFile) -> tuple[object, ...]:
-    """Return all that is read of a record in a form to compare: name, size, header, and the checksums of its
-    streams.
-    """
+    """Return the contents of a record in a form to compare: name, size, header, and the checksums of its streams."""
     header = [
         str(getattr(file.header, name)) for name in ("rank", "world_size", "state", "pid", "host", "job", "threads")
     ]

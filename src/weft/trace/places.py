@@ -64,8 +64,8 @@ class RankPlaces:
         self.worlds.append(World(index, job, started, members))
 
     def _world_size(self, world: int, files: list[RankFile], by_rank: dict[int, RankFile]) -> int:
-        """Return the number of ranks of a world. It is the number that most of its records name, but at least enough
-        for its ranks; where a world can grow, the largest.
+        """Return the number of ranks of a world. Most of its records must name this number, and no rank may lie beyond
+        it; where a world can grow, the largest named number is taken.
 
         Records with an impossible rank are removed from `by_rank`. Problems are noted.
         """
@@ -103,7 +103,9 @@ def split_spawned_worlds(files: list[RankFile]) -> list[list[RankFile]]:
 
 
 def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:
-    """Return the sentence that says which ranks left no readable record, and what the user can do."""
+    """Return a sentence on the ranks that left no readable record, and on the remedy. `missing`: their numbers;
+    `files`: how many records there are.
+    """
     who = format_members(missing)
     where = f" of world {world}" if world else ""
     return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"

@@ -165,7 +165,7 @@ class Thread:
 
     @cached_property
     def outcome_log(self) -> list[tuple[int, int]]:
-        """Return what the thread's nondeterministic calls came to (such as the source that a wildcard receive took), in
+        """Return the outcomes of the thread's nondeterministic calls (such as the source of a wildcard receive), in
         order, as (kind, value). The kinds are those of layout.LogKind. Empty unless the run was recorded at level
         `outcomes`.
         """
@@ -219,7 +219,7 @@ class Rank:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Return what the ids in the events stand for: communicators, datatypes, call sites and so on."""
+        """Return the definitions of the ids in the events: communicators, datatypes, call sites and so on."""
         definitions = Definitions(self._read_definitions())
         self.trace.add_damage(*(f"rank {self.index}: {p}" for p in definitions.problems))
         self.trace.add_problem(*(f"rank {self.index}: {p}" for p in definitions.notes[:10]))
@@ -365,8 +365,8 @@ class Rank:
         return set(self.trace._unified.ids(self.index))
 
     def comm_indices(self, ids: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
-        """Return the index in trace.communicators for each id of a column; -1 for none. By default the column is that
-        of `events`.
+        """Return the index in trace.communicators for each communicator id of a column; -1 if it is unknown. By default
+        the column is that of `events`.
         """
         column = self.events["comm"] if ids is None else ids
         unique, inverse = np.unique(column, return_inverse=True)
@@ -478,7 +478,7 @@ class Event(Slot):
 
     @property
     def comm(self) -> Communicator | None:
-        """Return the communicator, also that of a window or file; None if the call has none."""
+        """Return the communicator of the call, or of its window or file. None if the call has none."""
         id = self.comm_id
         parameter = self.function.slot.get("object")
         if id == 0 and parameter is not None and parameter.handle in ("WINDOW", "FILE"):
@@ -524,8 +524,8 @@ class Event(Slot):
 
     @property
     def further_times(self) -> bytes:
-        """Return the results of MPI_Wtime if the event stands for several calls of it: those after the first, as the
-        recorder encoded them (recorder/times.h). Empty for other events.
+        """Return the results of MPI_Wtime after the first, if the event stands for several calls of it. They are
+        encoded as the recorder wrote them (recorder/times.h). Empty for other events.
         """
         tails, count = self.thread.tails, self.calls - 1
         if count < 1 or self.tail is None or self.function.name != "MPI_Wtime":
@@ -577,8 +577,8 @@ class Event(Slot):
 
     @cached_property
     def tail(self) -> Tail | None:
-        """Return the call's further arguments, decoded (its tail: what the fixed part of the record has no room for).
-        None if there are none.
+        """Return the call's further arguments, decoded. They are those without room in the fixed part of its record
+        (its tail). None if there are none.
         """
         if not self.flags & Flag.HAS_TAIL:
             return None

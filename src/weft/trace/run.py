@@ -302,14 +302,14 @@ class Trace:
         return self.ranks[rank].event(index)
 
     def findings(self) -> list[Finding]:
-        """Return what is wrong with the run, worst first: what `weft report` prints."""
+        """Return the findings about the run, worst first, as `weft report` prints them."""
         finder = type(self).finder
         if finder is None:
             raise RunError("only a run that was opened by weft.open is analysed")
         return finder(self)
 
     def plot(self, **options: Any) -> str:
-        """Return the run, or a part of it, as an SVG picture that a notebook shows; the options are those of
+        """Return an SVG picture of the run or a part of it, which a notebook shows. The options are those of
         weft.picture.svg.draw.
 
         trace.plot(window="1.2s-3s", ranks="0-7", width=1200)
@@ -363,7 +363,8 @@ class Trace:
     def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
         """Yield the events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.
 
-        `findings`: what a term such as `finding:deadlock` looks at, for example the result of weft.report.analyse.
+        `findings`: the findings among which a term such as `finding:deadlock` selects, for example the result of
+        weft.report.analyse.
         """
         from weft.trace.filter import Filter  # only who filters pays for its grammar
 

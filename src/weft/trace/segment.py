@@ -180,8 +180,8 @@ def view_one_rank(run: Trace, rank: int) -> Trace:
 
 
 def cut_rank(rank: Rank, own_calls: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
-    """Return a rank that consists of some calls of another. `own_calls`: the range of its calls; `earlier`: indices of
-    calls before them that it has as well. The rank must have only one thread.
+    """Return a rank that consists of some calls of another, which must have one thread. `own_calls`: the range of the
+    calls; `earlier`: indices of calls before them that are included, too.
     """
     part = _copy_without_caches(rank, rank.trace)
     part.ahead = len(earlier)

@@ -18,10 +18,11 @@ from weft.trace.sites import SCHEMA, HasSites, is_start_library
 
 
 def resolve_sites(run: Trace | str | os.PathLike[str]) -> list[str]:
-    """Look up the lines of a run's native call sites and write them to RUN/sites.json.
+    """Look up the source lines of a run's native call sites and write them to RUN/sites.json. Return sentences on sites
+    that stay unresolved, with the reason.
 
     To be called on the machine that ran the program, soon after: a module is believed only while its build id is the
-    recorded one. Returns sentences on what stays unresolved, and why.
+    recorded one.
     """
     trace = run if isinstance(run, Trace) else Trace.open(run)
     problems: list[str] = []

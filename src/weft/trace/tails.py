@@ -51,11 +51,11 @@ class Tail:
 def _read_scalar(cursor: Cursor, type: str, buffer: int) -> object:
     """Read one value of a type. `buffer`: the address of the call's buffer, from which addresses are counted."""
     if type == "int":
-        return cursor.z()
+        return cursor.read_signed()
     if type == "address":
-        return (cursor.z() + buffer) & _MOD
+        return (cursor.read_signed() + buffer) & _MOD
     if type == "string":
-        return cursor.s()
+        return cursor.read_string()
     if type == "status":
         return _read_status(cursor)
     if type == "double":
@@ -68,17 +68,22 @@ def _read_status(cursor: Cursor) -> Status | None:
     head = cursor.read_unsigned()
     if head == 0:
         return None
-    source, tag, count, error = cursor.z(), cursor.z(), cursor.read_unsigned(), cursor.read_unsigned()
+    source, tag, count, error = (
+        cursor.read_signed(),
+        cursor.read_signed(),
+        cursor.read_unsigned(),
+        cursor.read_unsigned(),
+    )
     return Status(source, tag, count, bool((head - 1) & 1), error)
 
 
 def _read_array(cursor: Cursor, type: str, buffer: int) -> list[Any]:
     """Read the elements of an array. Integers are stored as differences to the one before."""
-    n = cursor.count(8 if type == "double" else 1)
+    n = cursor.read_count(8 if type == "double" else 1)
     if type == "int":
         values, last = [], 0
         for _ in range(n):
-            last = signed64(last + cursor.z())
+            last = signed64(last + cursor.read_signed())
             values.append(last)
         return values
     return [_read_scalar(cursor, type, buffer) for _ in range(n)]
@@ -105,7 +110,7 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
         if flags & Flag.TICKET:
             tail.ticket = cursor.read_unsigned()
         if count == COUNT_IN_TAIL:
-            tail.count = cursor.z()
+            tail.count = cursor.read_signed()
         for parameter in function.tail_in:
             tail.values[parameter.name] = _read_value(cursor, parameter, buffer)
         if has_exit_part(function, flags, count):

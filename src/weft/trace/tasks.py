@@ -237,7 +237,7 @@ class Tasks:
 
 def _switch_of_each_call(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
     """Return, for each of a thread's first `count` calls, the index of the last task switch before it. -1 if there is
-    none, or if the switch no longer counts then (its `until`).
+    none, or if the switch covers fewer calls (its `until`).
     """
     calls = np.arange(count, dtype=np.int64)
     counted = rows["calls"].astype(np.int64)
@@ -248,8 +248,8 @@ def _switch_of_each_call(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
 
 
 def read_task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str], TaskFile]:
-    """Return the files of RUN/tasks that can be read, by (host, process id, job). A sentence about each of the others
-    is added to `problems`.
+    """Return the files of RUN/tasks that can be read, by (host, process id, job). For each other file, a sentence is
+    added to `problems`.
     """
     folder = root / FOLDER
     if not folder.exists():

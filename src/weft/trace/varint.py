@@ -81,7 +81,7 @@ class Cursor:
             shift += 7
         raise Damaged(f"no whole number at byte {self.position}")
 
-    def z(self) -> int:
+    def read_signed(self) -> int:
         """Read a signed varint."""
         return unzigzag(self.read_unsigned())
 
@@ -91,21 +91,21 @@ class Cursor:
 
     def distance(self) -> int:
         """Read a signed distance in bytes. Damaged for more than any memory has."""
-        return self._check_magnitude(self.z())
+        return self._check_magnitude(self.read_signed())
 
     def _check_magnitude(self, n: int) -> int:
         if abs(n) >= _MOST_BYTES:
             raise Damaged(f"{n} bytes announced before byte {self.position}")
         return n
 
-    def count(self, element_bytes: int = 1) -> int:
+    def read_count(self, element_bytes: int = 1) -> int:
         """Read how many elements follow. Damaged if the bytes left cannot hold so many of `element_bytes` bytes."""
         n = self.read_unsigned()
         if n * element_bytes > self.left:
             raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")
         return n
 
-    def raw(self, size: int) -> bytes:
+    def read_bytes(self, size: int) -> bytes:
         """Return the next `size` bytes. Damaged if fewer are left."""
         if size > self.left:
             raise Damaged(f"{size} bytes announced at byte {self.position} where {self.left} are left")
@@ -113,11 +113,11 @@ class Cursor:
         self.position += size
         return bytes(self.data[start : self.position])
 
-    def s(self) -> str:
+    def read_string(self) -> str:
         """Read a string; bytes that are not UTF-8 are written as backslash escapes."""
-        return self.raw(self.read_unsigned()).decode("utf-8", "backslashreplace")
+        return self.read_bytes(self.read_unsigned()).decode("utf-8", "backslashreplace")
 
     def read_double(self) -> float:
         """Read a number of eight bytes."""
-        value: float = struct.unpack("<d", self.raw(8))[0]
+        value: float = struct.unpack("<d", self.read_bytes(8))[0]
         return value

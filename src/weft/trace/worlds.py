@@ -98,8 +98,8 @@ def _list_spawn_calls(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> 
 
 
 def _find_intercomms(rank: WorldMember, numbers: list[int]) -> list[CommDefinition | None]:
-    """Return, for each of a process's numbers for other worlds, its intercommunicator to this world: the one whose
-    remote group lies there. None if there is none.
+    """Return the intercommunicator of a process to each of some other worlds: the one with its remote group in this
+    world. None if there is none. `numbers`: the process's numbers for these worlds.
     """
     found: dict[int, CommDefinition] = {}
     for comm in rank.definitions.all(Def.COMM) if numbers else ():
@@ -134,8 +134,8 @@ def _find_child_world(
 
 
 def _parent_definition(ranks: Sequence[WorldMember], world: World) -> WorldDefinition | None:
-    """Return what the first readable rank of a spawned world recorded about its parents; None if none recorded
-    anything.
+    """Return the definition of a spawned world's parents, from its first readable rank that has one; None if no rank
+    has.
     """
     for index in world.ranks:
         known: Iterator[WorldDefinition] = ranks[index].definitions.all(Def.WORLD) if index >= 0 else iter(())

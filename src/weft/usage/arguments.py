@@ -76,7 +76,7 @@ def find(trace: Trace) -> list[Finding]:
     found: list[Finding] = []
     for rank in trace.own:
         if len(rank):
-            found += _ArgumentChecks(rank).find()
+            found += _ArgumentChecks(rank).run_checks()
     return found
 
 
@@ -95,7 +95,7 @@ class _ArgumentChecks:
         self.left_out = False
         self.some = FindingLimiter()
 
-    def find(self) -> Iterator[Finding]:
+    def run_checks(self) -> Iterator[Finding]:
         """Run every check and yield its findings, at most MAX_OF_ONE_SITE for each call site and parameter."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._check_counts, self._check_ranks, self._check_tags, self._check_null_handles,
@@ -128,7 +128,7 @@ class _ArgumentChecks:
             self.told.add(index)
             yield make_finding(
                 "invalid-argument",
-                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.at_place(event)}",
+                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.site_suffix(event)}",
                 [event],
                 severity=severity,
                 evidence=Parameter(parameter=parameter),

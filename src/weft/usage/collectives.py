@@ -178,7 +178,7 @@ class _CollectiveTable:
         index = np.array([names.index(base) for base in bases], np.int64)
         return names, index[inverse.reshape(-1)] if len(unique) else np.zeros(0, np.int64)
 
-    def column(self, name: str) -> Ints:
+    def event_column(self, name: str) -> Ints:
         """Return for each row (the call of one member) the value of the field `name` of its event, such as "peer"."""
         values = np.zeros(len(self.rows), np.int64)
         for rank, mine in self.rows_by_rank():
@@ -295,16 +295,16 @@ def _check_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Itera
     """Report collectives whose members disagree on the root, the operation, a count, a type or another argument.
     `right`: a mask of the collectives to check, those in which all members call the same function.
     """
-    peer = table.column("peer")
+    peer = table.event_column("peer")
     rooted = table.rows_calling(_ROOTED) & ~table.inter
     yield from _report_unequal_values(
         table, right & table.instances_with_unequal(peer, rooted), peer, "root", lambda e, v: f"root={v}"
     )
-    op = table.column("tag")
+    op = table.event_column("tag")
     op[op >= 256] = UNKNOWN  # user-made: equal ones have other ids on other ranks
     kinds = _BasicTypes()
     size, kind = _datatype_sizes_and_kinds(table, kinds)
-    count = table.column("count")
+    count = table.event_column("count")
     total = np.where((count == COUNT_IN_TAIL) | (size < 0), UNKNOWN, count * size)
     same = table.rows_calling(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
     moved = ~(same & (total == 0))  # of nothing neither the operation nor the type matters
@@ -331,7 +331,7 @@ def _check_equal_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) ->
     """
     of = table.instance
     alike = table.rows_calling(frozenset(_ALIKE), on_objects=True) & ~table.inter
-    some, site = FindingLimiter(), table.column("site") if alike.any() else of
+    some, site = FindingLimiter(), table.event_column("site") if alike.any() else of
     for instance in sorted_distinct(of[alike])[:MAX_INSTANCES].tolist():
         places = list(table.parts(instance)) if right[instance] else []
         if not places or not some.more(site[places].tobytes()):
@@ -373,7 +373,7 @@ class _BasicTypes:
         self._numbers: dict[str, int] = {}
         self.names: list[str] = []
 
-    def number_of(self, datatype: Datatype) -> int:
+    def number_basic_type(self, datatype: Datatype) -> int:
         """Return the number of a datatype's basic type, a new one if it was not seen before; UNKNOWN if it has several
         basic types or only bytes.
         """
@@ -390,7 +390,7 @@ def _datatype_sizes_and_kinds(table: _CollectiveTable, kinds: _BasicTypes) -> tu
     """Return two columns by row: the size of the row's datatype in bytes, and the number that `kinds` gives its basic
     type; each UNKNOWN where it is not known.
     """
-    ids = table.column("datatype")
+    ids = table.event_column("datatype")
     size = np.full(len(ids), UNKNOWN, np.int64)
     kind = np.full(len(ids), UNKNOWN, np.int64)
     for rank, mine in table.rows_by_rank():
@@ -401,7 +401,7 @@ def _datatype_sizes_and_kinds(table: _CollectiveTable, kinds: _BasicTypes) -> tu
                 continue
             rows = mine[ids[mine] == id]
             size[rows] = known
-            kind[rows] = kinds.number_of(datatype)
+            kind[rows] = kinds.number_basic_type(datatype)
     return size, kind
 
 
@@ -434,7 +434,7 @@ def _unequal_value_finding(
         shown = show(event, value)
         shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
         told.append(
-            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.at_place(event)}"
+            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.site_suffix(event)}"
         )
     return make_finding(
         "argument-mismatch",
@@ -467,7 +467,7 @@ def _check_exchanged_bytes(
     if not use.any():
         return
     received = _received_sizes_and_kinds(table, np.flatnonzero(use), kinds)
-    in_place = table.column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
+    in_place = table.event_column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
     is_root = _ranks_in_communicator(table) == root
     gather, scatter = table.rows_calling(calls.TO_ROOT), table.rows_calling(calls.FROM_ROOT)
     # One number of bytes runs through the whole collective; each member gives it as what it sends or receives.
@@ -515,7 +515,7 @@ def _received_sizes_and_kinds(
                 if datatype is not None and known is not None:
                     rows = types == id
                     found[at[rows]] = counts[rows] * known
-                    kind[at[rows]] = kinds.number_of(datatype)
+                    kind[at[rows]] = kinds.number_basic_type(datatype)
     return found, kind
 
 
@@ -543,8 +543,8 @@ def _clash_finding(table: _CollectiveTable, instance: int, clash: Clash) -> Find
     return make_finding(
         "argument-mismatch",
         f"in {name} on {table.comm(instance).name} rank {sender.rank.index} sends "
-        f"{gives} to rank {receiver.rank.index}{describe.at_place(sender)} but rank {receiver.rank.index} "
-        f"expects {takes}{describe.at_place(receiver)}",
+        f"{gives} to rank {receiver.rank.index}{describe.site_suffix(sender)} but rank {receiver.rank.index} "
+        f"expects {takes}{describe.site_suffix(receiver)}",
         [sender, receiver],
         evidence=Argument(argument=what),
         cause=cause_key(sender, receiver),
@@ -559,7 +559,7 @@ def _check_neighbour_exchange(table: _CollectiveTable, right: NDArray[np.bool_])
     """
     of = table.instance
     wanted = sorted_distinct(of[table.rows_calling(calls.NEIGHBOURS)]).tolist()
-    site, count = (table.column(name) for name in ("site", "count")) if wanted else (of, of)
+    site, count = (table.event_column(name) for name in ("site", "count")) if wanted else (of, of)
     seen: set[bytes] = set()
     known: dict[int, list[Edge]] = {}
     for instance in wanted:
@@ -624,8 +624,8 @@ def _check_graph_edges(table: _CollectiveTable, right: NDArray[np.bool_]) -> Ite
             yield make_finding(
                 "argument-mismatch",
                 f"in {calls.message_name(one.function.name)} on {comm.name} rank {one.rank.index} names "
-                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.at_place(one)} but that one "
-                f"{_edge_count_text(takes)} from it{describe.at_place(two)}",
+                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.site_suffix(one)} but that one "
+                f"{_edge_count_text(takes)} from it{describe.site_suffix(two)}",
                 [one, two],
                 evidence=Argument(argument="destinations"),
                 cause=cause_key(one, two),

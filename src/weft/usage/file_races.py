@@ -110,7 +110,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     whether = "it touches bytes of the file that another rank does"
     told = [make_left_out_note("file-race", event, whether) for event in looked.too_much[:1]]
     for file, found in looked.accesses.items():
-        told += _SharedFile(trace, order, gatherings, file).find(found)
+        told += _SharedFile(trace, order, gatherings, file).find_races(found)
     return told
 
 
@@ -321,7 +321,7 @@ class _SharedFile:
         self.told: set[tuple[str, int, int]] = set()
         self._lists: dict[tuple[int, frozenset[str]], Ints] = {}
 
-    def find(self, accesses: list[_FileAccess]) -> Iterator[Finding]:
+    def find_races(self, accesses: list[_FileAccess]) -> Iterator[Finding]:
         """Find the pairs of accesses of different ranks that overlap and race."""
         under_way: list[_FileAccess] = []
         for access in sorted(accesses, key=lambda a: (a.low, a.high)):
@@ -344,9 +344,9 @@ class _SharedFile:
         for a, b in ((one, two), (two, one)):
             if self._is_over_before(a.rank, a.end, b) or self._is_collective_between(a.rank, a.event, b):
                 if a.writes and not self._is_synced_before(a, b):
-                    yield from self._make_finding("unsynced", a, b)
+                    yield from self._report_race("unsynced", a, b)
                 return
-        yield from self._make_finding("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
+        yield from self._report_race("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
 
     def _is_over_before(self, rank: int, event: int, other: _FileAccess) -> bool:
         """Return whether an event of a rank returned before the access `other` began, as messages and collectives
@@ -384,7 +384,7 @@ class _SharedFile:
             self._lists[rank, names] = rows[of.events["object"][rows] == local]
         return self._lists[rank, names]
 
-    def _make_finding(self, sort: str, one: _FileAccess, two: _FileAccess) -> Iterator[Finding]:
+    def _report_race(self, sort: str, one: _FileAccess, two: _FileAccess) -> Iterator[Finding]:
         """Report a race or an unsynced read, only the first of each pair of call sites. `sort`: "race" or "unsynced";
         `one` is the write before an unsynced read.
         """

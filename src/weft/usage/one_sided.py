@@ -107,7 +107,7 @@ def analyse_windows(trace: Trace) -> RmaAnalysis:
         found += report_shared_origin_buffers(rank, local, messages)
         parts += accesses_to_own_windows(rank, of, both_in_order(local, messages), gatherings)
         operations = _RankOperations(rank, of, gatherings)
-        found += operations.find()
+        found += operations.find_wrong_targets()
         parts.append(operations.accesses(exposed, over))
         unplaced |= operations.windows_with_unplaced_operations()
     return RmaAnalysis(gatherings, known, exposed, done, join_accesses(parts), unplaced, found)
@@ -278,7 +278,7 @@ class _RankOperations:
         touching = (self.high >= 0) & (self.high > self.low)  # nothing may be anywhere
         return touching & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
 
-    def find(self) -> Iterator[Finding]:
+    def find_wrong_targets(self) -> Iterator[Finding]:
         """Report operations whose target is not in the group of their epoch, and those that access bytes outside of the
         window.
         """

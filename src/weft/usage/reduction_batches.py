@@ -61,8 +61,8 @@ class _ReductionColumns:
         rows = np.flatnonzero(np.isin(self.match.collectives.function[part], list(self.kins))) + part.start
         events = self.match.collectives.event[rows].astype(np.int64)
         slots = rank.events[events]
-        self.op[rows] = self._number_by_name(slots["tag"], self.operations, lambda id_: rank.object_name("OP", id_))
-        self.dtype[rows] = self._number_by_name(
+        self.op[rows] = self._number_names(slots["tag"], self.operations, lambda id_: rank.object_name("OP", id_))
+        self.dtype[rows] = self._number_names(
             slots["datatype"], self.dtypes, lambda id_: _dtype_text(rank.datatype(id_))
         )
         hashed = rank.message_hashes
@@ -76,7 +76,7 @@ class _ReductionColumns:
             self.bytes[side][rows[there]] = np.minimum(hashed.rows["bytes"][mine], CONTENT_MOST)
 
     @staticmethod
-    def _number_by_name(ids: NDArray[Any], known: list[str], named: Callable[[int], str]) -> Ints:
+    def _number_names(ids: NDArray[Any], known: list[str], named: Callable[[int], str]) -> Ints:
         """Replace a rank's ids by numbers that all ranks share: indices in the list of names `known`, to which new
         names are added. `named(id)`: returns the name of an id.
         """

@@ -53,7 +53,7 @@ def find_rma_races(trace: Trace, order: Order, accesses: RmaAccesses) -> Iterato
     changed = (np.diff(keys[:, order_of], axis=1) != 0).any(axis=0)
     cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), len(accesses)]
     for first, last in pairwise(cuts):
-        yield from _TargetAccesses(trace, order, handed, accesses.pick(slice(first, last))).races()
+        yield from _TargetAccesses(trace, order, handed, accesses.pick(slice(first, last))).find_races()
 
 
 class _TargetAccesses:
@@ -85,7 +85,7 @@ class _TargetAccesses:
         self.fenced = np.minimum.reduceat(fence, starts) >= 0
         self.excluding = np.logical_and.reduceat(lock == EXCLUSIVE, starts)
 
-    def races(self) -> Iterator[Finding]:
+    def find_races(self) -> Iterator[Finding]:
         """Yield a finding for each race, the first of each two lines, and notes if there were too many overlaps or
         blocks to compare all.
         """
@@ -101,7 +101,7 @@ class _TargetAccesses:
             key = self._call_sites(one, two)
             if key not in told:
                 told.add(key)
-                yield self._make_finding(one, two)
+                yield self._race_finding(one, two)
         if self.left is not None:
             event = self.trace.event(int(self.all.rank[self.left[0]]), int(self.all.event[self.left[0]]))
             yield make_left_out_note("rma-race", event, "it touches bytes that others do")
@@ -305,7 +305,7 @@ class _TargetAccesses:
             return True
         return ends[0][1] >= 0 and self.handed.reaches(*ends[0], *begins[0])
 
-    def _make_finding(self, one: int, two: int) -> Finding:
+    def _race_finding(self, one: int, two: int) -> Finding:
         """Make the finding for two accesses that race."""
         of, target = self.all, int(self.all.target[0])
         one, two = sorted((one, two), key=lambda r: (int(of.rank[r]), int(of.event[r])))

@@ -29,7 +29,7 @@ def list_probes(trace: ValueTrace) -> Iterator[str]:
     """
     entries: dict[tuple[str, str, str], _Entry] = {}
     for process in trace.processes:
-        _add_process(process, entries)
+        _add_places_of_process(process, entries)
     width = max((len(f"{one.kind} {one.name}") for one in entries.values()), default=0)
     for one in entries.values():
         times = f"{one.times:,} times on {one.ranks} rank{'s' * (one.ranks != 1)}"
@@ -37,7 +37,7 @@ def list_probes(trace: ValueTrace) -> Iterator[str]:
     yield from trace.problems
 
 
-def _add_process(process: ProcessValues, entries: dict[tuple[str, str, str], _Entry]) -> None:
+def _add_places_of_process(process: ProcessValues, entries: dict[tuple[str, str, str], _Entry]) -> None:
     """Add to `entries` the loops, regions and probes that a process has reached, by kind, name and source line."""
     counts = Counter(process.rows["place"].tolist()) + Counter(process.iterations["place"].tolist())
     for place in process.places:

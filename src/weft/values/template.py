@@ -32,7 +32,9 @@ def render_template(trace: ValueTrace) -> str:
 
 
 def _template_entries(trace: ValueTrace) -> Iterator[str]:
-    """Yield a heading of the configuration for each loop, probe and so on of a run; its source lines are a comment."""
+    """Yield the text of the configuration's entries: for each loop, region and probe of a run a heading, with its
+    source lines as a comment, and settings that are commented out.
+    """
     found = _places_by_name(trace)
     for kind, scope in _KINDS.items():
         for (of, name), places in found.items():

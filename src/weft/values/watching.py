@@ -92,7 +92,9 @@ def is_python(program: Sequence[str]) -> bool:
 
 
 def check_watches(watches: Sequence[LineWatch], programs: Iterable[Sequence[str]]) -> None:
-    """Raise UsageError if a watch cannot be kept in any of the programs."""
+    """Raise UsageError for a watch that cannot work: a line of a native program without gdb, or a line of a native
+    source if all programs are Python's.
+    """
     # Runs without --watch do not wait for it.
     from weft.base.debuggers import REMEDY, find_gdb
 

@@ -121,8 +121,8 @@ def source_panel(event: Event) -> dict[str, Any] | None:
     site = event.site
     if not site.file or not site.line:
         return None
-    of = sources.of(event.rank.trace)
-    panel = of.panel(site.file, site.line, around=AROUND)
+    of = sources.sources_of(event.rank.trace)
+    panel = of.excerpt_json(site.file, site.line, around=AROUND)
     return panel and {**panel, "note": of.note([site.file])}
 
 

@@ -236,8 +236,8 @@ class _ExportData:
         return name
 
     def _collect_message_facts(self, messages: Sequence[dict[str, Any]]) -> dict[str, object]:
-        """Return the facts of messages, by "send:row" or "receive:row". If there are too many, unmatched messages and
-        those that a rank waited for come first.
+        """Return the facts of messages, by "send:row" or "receive:row". If there are too many, unmatched messages come
+        first, and then messages for which a rank waited.
         """
         found: dict[str, Any] = {}
         for one in sorted(messages, key=lambda m: (m.get("kind") is None, -m.get("ns", 0)))[:MAX_DETAILS]:

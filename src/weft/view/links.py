@@ -60,7 +60,7 @@ class WindowRows:
         return int((self.end - self.first).sum())
 
     def intersect(self, sorted_rows: Ints) -> Ints:
-        """Return the rows of the match that are in the window, out of some sorted ones."""
+        """Return the rows among `sorted_rows` that lie in the window."""
         parts = [
             sorted_rows[slice(*np.searchsorted(sorted_rows, [a, b]))] for a, b in zip(self.first, self.end, strict=True)
         ]

@@ -278,6 +278,9 @@ class ReplaySession:
         return {"rows": found["ranks"], "focus": found["focus"], "over": found["over"]}
 
     def _handle_exit(self, adapter: AdapterProcess) -> None:
+        """Note that the debug adapter has ended, if it is still the current one. The state then has its last output as
+        the message.
+        """
         if self._adapter is adapter:
             self._adapter = None
             self._change_state(

@@ -130,7 +130,7 @@ class RunView:
             "open": [[*event, self.rows.row_of_event(*event)[0]] for event in find_open_calls(trace)],
             "groupings": load_or_make_json(
                 trace, self.axis_by_name("time").timeline.last, "groupings", self.rows.groupings),
-            "sources_note": sources.of(trace).note(),
+            "sources_note": sources.sources_of(trace).note(),
         }  # fmt: skip
 
     def local_run_facts(self) -> dict[str, Any]:
@@ -223,8 +223,8 @@ class RunView:
     def _finding_window(
         self, scale: Scale, finding: Finding, events: list[Any], marks: list[dict[str, Any]]
     ) -> list[float] | None:
-        """Return the interval of the axis that shows a finding: its calls, and some calls before them. None if no call
-        of it is drawn. `events`, `marks`: its events and arrows with their positions.
+        """Return the interval of the axis that shows the calls of a finding, and some calls before them. None if no
+        call of the finding is drawn. `events`, `marks`: its events and arrows with their positions.
         """
         starts = [e[3] for e in events] + [m["from"][1] for m in marks if "from" in m]
         if not starts:

@@ -86,7 +86,7 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def others(self) -> OtherRuns:
-        """Return the runs that can be shown: the one that was opened, and those beside it. RequestRefused if only
+        """Return all runs that can be shown: the one that was opened, and the runs beside it. RequestRefused if only
         values are served.
         """
         if self._others is None:

@@ -190,7 +190,7 @@ class SideBySide:
 
 
 def find_marked_calls(comparison: Comparison, side: int) -> tuple[list[Id], list[Id]]:
-    """Return two lists of calls of one run: those that receive another message than in the other run, and those that
+    """Return two lists of calls of one run: calls that receive another message than in the other run, and calls that
     the other run does not have. `side`: 0 for the earlier run, 1 for the later one.
 
     Each list has the first `MARKED` calls by time.
@@ -210,8 +210,8 @@ def find_marked_calls(comparison: Comparison, side: int) -> tuple[list[Id], list
 def _find_unlike_calls(
     one: ThreadCalls, two: ThreadCalls, alike_ranges: Iterable[AlikeRange], side: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return positions of two kinds of calls of a thread: those that receive another message than in the other run, and
-    those that the other run does not have.
+    """Return two arrays with positions of a thread's calls: calls that receive another message than in the other run,
+    and calls that the other run does not have. `side`: 0 for the earlier run, 1 for the later one.
     """
     alone = np.ones(len(two if side else one), bool)
     other: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]

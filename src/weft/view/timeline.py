@@ -131,8 +131,8 @@ class Timeline:
         return out
 
     def event_boxes(self, row: int, first: int, end: int) -> NDArray[Any]:
-        """Return what is needed to draw some events of a row: start, end, function and so on (dtype BOX). The field
-        `index` is the position in the row.
+        """Return the boxes that draw some events of a row: start, end, function and so on (dtype BOX). The field
+        `index` is the position in the row. `first`, `end`: positions in the row.
         """
         end = min(end, len(self._events[row]))
         out = np.zeros(max(0, end - first), BOX)

@@ -78,7 +78,7 @@ class ValueView:
         return int(self._place[key])
 
     def to_json(self) -> Body:
-        """Return what the page shows of the compared runs: the differences as texts, and the moments at which they
+        """Return the comparison of both runs for the page: the differences as texts, and the moments at which they
         first reached a probe on a rank, in order.
         """
         with self._lock:
@@ -191,8 +191,8 @@ class ValueView:
             }
 
     def _values_at(self, moment: int) -> tuple[list[KeptValue], list[KeptValue]]:
-        """Return two lists: the values that the reference has at a moment, and those that the run has. UsageError if
-        there is no such moment.
+        """Return two lists of values at a moment: the reference's, and the run's. UsageError if there is no such
+        moment.
         """
         if not 0 <= moment < self.moments:
             raise UsageError(f"there is no moment {moment}: the runs have {self.moments:,}")
@@ -203,8 +203,8 @@ class ValueView:
         return before, after
 
     def _array_layers(self, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
-        """Return the arrays of a moment that can be drawn: those with more than one element whose place in the whole
-        array is known exactly.
+        """Return the arrays of a moment that can be drawn. They have more than one element, and their place in the
+        whole array is known exactly.
         """
         return [
             one
@@ -217,7 +217,7 @@ class ValueView:
         return next((some for k, some in zip(self.made.keys, self.made.found, strict=True) if k == key), [])
 
     def _moment_text(self, moment: int, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> str:
-        """Return what to say about a moment at which no difference was found, such as "alike but for rounding"."""
+        """Return a text about a moment at which no difference was found, such as "alike but for rounding"."""
         if not (before and after):
             return f"only in {'the reference' if before else 'the run'}"
         if int(self._aligned.order[moment]) in self.made.rounded_at:

@@ -55,7 +55,7 @@ def pack_window(
     rows: Rows, scale: Scale, lanes: Sequence[Sequence[int]], span: tuple[float, float], *, columns: int,
     hits: Hits | None = None,
 ) -> bytes:  # fmt: skip
-    """Return as bytes what is drawn of an interval of the axis: shares of classes by lane and column, single calls
+    """Return the data to draw an interval of the axis, as bytes: shares of classes by lane and column, single calls
     where there is room, and the columns in which calls fit a filter.
     """
     columns = max(1, min(columns, MAX_COLUMNS))
@@ -78,7 +78,7 @@ def pack_window(
 
 
 def _choose_boxed_lanes(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: int) -> list[int]:
-    """Return the lanes whose calls are drawn one by one: those of a single row with few enough calls. `counts`: the
+    """Return the lanes whose calls are drawn one by one. They combine no rows, and have few enough calls. `counts`: the
     calls of each row in the interval.
     """
     found, left = [], MAX_BOXES

@@ -123,7 +123,9 @@ _LATE: Final = (
 
 @cache
 def blocking_table(functions: FunctionTable) -> NDArray[np.uint8]:
-    """Return how each function waits (enum weft_blocks), as a table by function id."""
+    """Return a table by function id that says how a function waits: for one operation, for all, for the first, or not
+    (enum weft_blocks).
+    """
     table, of = np.zeros(65536, np.uint8), masks_of(functions)
     collectives = calls.DATA_COLLECTIVES | calls.functions_with_sync(Sync.FENCE)
     for how, names in (
@@ -136,7 +138,9 @@ def blocking_table(functions: FunctionTable) -> NDArray[np.uint8]:
 
 @cache
 def late_table(functions: FunctionTable) -> NDArray[np.uint8]:
-    """Return for whom the members of a collective wait (enum weft_late), as a table by function id."""
+    """Return a table by function id that says which members of a collective the others wait for: all of them, the root,
+    and so on (enum weft_late).
+    """
     table, of = np.zeros(65536, np.uint8), masks_of(functions)
     for sort, names in _LATE:
         table[of.ids(calls.forms_of(names))] = sort
@@ -146,7 +150,9 @@ def late_table(functions: FunctionTable) -> NDArray[np.uint8]:
 
 @cache
 def non_waiting_causes(functions: FunctionTable) -> NDArray[np.uint8]:
-    """Return the cause of time in calls that is not waiting, as a table by function id."""
+    """Return a table by function id with the cause to which time in a call counts if the call does not wait for
+    anybody.
+    """
     table, of = np.zeros(65536, np.uint8), masks_of(functions)
     for cause, names in (
         (Cause.START_AND_END, _START_AND_END), (Cause.MANAGEMENT, _OBJECTS), (Cause.ONE_SIDED, _WINDOWS),

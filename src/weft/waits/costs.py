@@ -15,7 +15,7 @@ from weft.base.words import rank_words
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.terms.describe import at_place, function_word
+from weft.terms.describe import function_word, site_suffix
 from weft.terms.event_findings import cause_key, make_finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
@@ -111,14 +111,18 @@ def _rename_events(events: Ints, to: Callable[[EventId], EventId]) -> Ints:
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Return findings about what cost a noticeable share of the run's time, by call site, the most expensive first."""
+    """Return findings about waits that cost a noticeable share of the run's time, one for each pair of call sites, the
+    most expensive first.
+    """
     if len(trace.ranks) < 2 or not any(len(rank) for rank in trace.ranks):
         return []
     return make_findings(trace, compute_costs(trace, match, only_noticeable=True))
 
 
 def compute_costs(trace: Trace, match: Match, *, only_noticeable: bool = False) -> Costs:
-    """Return what waits cost. `only_noticeable`: leave out kinds of waits that cost too little to be reported."""
+    """Return how much time waits cost, by pairs of call sites. `only_noticeable`: leave out kinds of waits that cost
+    too little to be reported.
+    """
     waits = waits_of_run(trace, match)
     times = sum_times(waits)
     least = _least_cost(times) if only_noticeable else 0
@@ -127,7 +131,9 @@ def compute_costs(trace: Trace, match: Match, *, only_noticeable: bool = False) 
 
 
 def _sum_by_call_sites(waits: Waiting, rows: WaitRows, least: float) -> WaitPairs:
-    """Sum waits by pair of call sites; nothing if they cost less than `least` ns together."""
+    """Return the sums of waits for each pair of call sites (of the waiting and of the late call). Empty if all of them
+    together cost less than `least` ns.
+    """
     if not len(rows) or int(rows.ns.sum()) < least:
         rows = WaitRows(rows.waiter[:0], rows.ns[:0], rows.culprit[:0], rows.cause[:0])
     # Sites are numbered by each rank: equal lines of several ranks are merged by name when they are reported.
@@ -150,8 +156,9 @@ def _least_cost(times: Times) -> float:
 
 
 def make_findings(trace: Trace, costs: Costs) -> list[Finding]:
-    """Return a finding for each pair of call sites whose waits cost a noticeable share of the run, the most expensive
-    first."""
+    """Return a finding for each pair of call sites whose waits cost a noticeable share of the run's time, the most
+    expensive first.
+    """
     telling = _FindingMaker(trace, costs.times)
     kinds = zip(_KINDS, costs.pairs, strict=True)
     found = [finding for (kind, _, text), pairs in kinds for finding in telling.findings_of_kind(kind, pairs, text)]
@@ -173,8 +180,9 @@ class _FindingMaker:
         self.least = _least_cost(times)
 
     def findings_of_kind(self, kind: str, pairs: WaitPairs, text: str) -> Iterator[Finding]:
-        """Yield a finding for each pair of call sites whose waits cost enough together. `text`: the end of the
-        message."""
+        """Yield a finding of a kind for each pair of source lines whose waits together cost enough. `text`: the end of
+        the message, with fields to fill in.
+        """
         if int(pairs.ns.sum()) < self.least:
             return
         groups: dict[str, list[tuple[int, int]]] = {}
@@ -190,21 +198,23 @@ class _FindingMaker:
         return self.trace.event(rank, event), self.trace.event(other, place)
 
     def _make_finding(self, kind: str, text: str, key: str, pairs: WaitPairs, found: list[tuple[int, int]]) -> Finding:
-        """Return the finding of some pairs of call sites. `found`: (ns, row) of each, the most expensive first."""
+        """Return one finding for the waits between two source lines. `found`: (ns, row in `pairs`) of each, the most
+        expensive first.
+        """
         base, remark = self.base, self.remark
         total, dearest = sum(ns for ns, _ in found), found[0][1]
         one, two = self._calls_of_pair(pairs, dearest)
         some = np.array([row for _, row in found])
         waiters, late = (sorted(set(pairs.keys[some, side].tolist())) for side in (0, 2))
         share = base.share(total)
-        last = _most_awaited(pairs, some, late, waiters)
+        last = _find_awaited_ranks(pairs, some, late, waiters)
         work = _compare_work(self.trace, pairs, some, last) if kind == "wait-at-collective" else ""
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
-            f" in {function_word(one)}{at_place(one)} "
+            f" in {function_word(one)}{site_suffix(one)} "
             + text.format(
                 late=rank_words(late),
-                there=at_place(two),
+                there=site_suffix(two),
                 last=f"{rank_words(last)}, last to come" if last else "each other: each of them comes last in turn",
                 work=work,
             )
@@ -220,9 +230,10 @@ class _FindingMaker:
         )  # fmt: skip
 
 
-def _most_awaited(pairs: WaitPairs, some: Ints, late: list[int], waiters: list[int]) -> list[int]:
-    """Return the ranks that are waited for: all that are late, or if these wait as well those that are waited for
-    longer than they wait; [] where all wait for each other about as long.
+def _find_awaited_ranks(pairs: WaitPairs, some: Ints, late: list[int], waiters: list[int]) -> list[int]:
+    """Return the late ranks for which others wait. If late ranks wait as well, only those remain that make others wait
+    longer than they wait themselves; [] if all wait for each other about as long. `some`: the rows in `pairs` to look
+    at.
     """
     if not set(late) & set(waiters):
         return late
@@ -233,8 +244,9 @@ def _most_awaited(pairs: WaitPairs, some: Ints, late: list[int], waiters: list[i
 
 
 def _compare_work(trace: Trace, pairs: WaitPairs, some: Ints, last: list[int]) -> str:
-    """Return where a rank that comes last computes most, and how long one that waits computes there; "" if that is not
-    much longer, or not known."""
+    """Return in words where a late rank computes most, compared with a rank that waits for it. "" if it does not
+    compute much longer there, or if that is not known. `some`: the rows in `pairs` to look at; `last`: the late ranks.
+    """
     rows = [row for row in some.tolist() if pairs.keys[row, 2] in last and pairs.keys[row, 0] not in last]
     if not rows:
         return ""
@@ -252,8 +264,8 @@ def _compare_work(trace: Trace, pairs: WaitPairs, some: Ints, last: list[int]) -
 
 
 def _work_by_place(event: Event) -> dict[str, tuple[int, Event | None]]:
-    """Return, by the line of the call behind it, the time (ns) that a rank was outside MPI up to its last call of one
-    line, and the call before it; {} for a rank of several threads.
+    """Return how long a rank computed before its MPI calls, by the line of the call: (ns outside MPI, the MPI call
+    before it). Only calls up to the last one of the line of `event` count; {} for a rank of several threads.
     """
     rank = event.rank
     if len(rank.threads) != 1:
@@ -274,11 +286,13 @@ def _work_by_place(event: Event) -> dict[str, tuple[int, Event | None]]:
 
 
 def _place(event: Event) -> str:
-    return at_place(event).removeprefix(" at ")
+    return site_suffix(event).removeprefix(" at ")
 
 
 def _number_rows(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:
-    """Number the different rows of some columns: return the first row of each, and for each row its number."""
+    """Give equal numbers to equal rows of some columns. Return, for each number, the first row that has it, and for
+    each row its number.
+    """
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, inverse = np.unique(column, return_inverse=True)

@@ -34,7 +34,9 @@ _KNOWN_TYPES = 1 << 16
 
 
 def datatype_sizes(trace: Trace) -> list[Ints]:
-    """Return for each rank the bytes of its datatypes by id, -1 if unknown. Ranks that made no type share a table."""
+    """Return, for each rank, the size in bytes of its datatypes by id; -1 if it is unknown. Ranks that made no datatype
+    share one table.
+    """
     basic: Ints | None = None
     found = []
     for rank in trace.ranks:
@@ -51,7 +53,7 @@ def _sizes(rank: Rank, ids: range) -> Ints:
 
 
 def host_numbers(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Return for each rank the number of its host, counted from 0 in the order of ranks."""
+    """Return the number of each rank's host. Hosts are counted from 0 in the order of ranks."""
     names: dict[str, int] = {}
     found = [names.setdefault(rank.file.header.host if rank.file else "", len(names)) for rank in trace.ranks]
     return np.array(found, np.int32)
@@ -60,8 +62,11 @@ def host_numbers(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
 def find_eager_limits(
     clock: EventTimes, match: Match, sends: list[Messages], recvs: list[Messages]
 ) -> tuple[int, int, bool]:
-    """Return the bytes from which on standard sends waited for their receive, on one host and between two (NEVER:
-    none did), and whether any send was seen that may have waited."""
+    """Return the sizes from which on standard sends wait for their receive, as they were seen in the run.
+
+    Three parts: the least such size in bytes within one host, the same between two hosts (NEVER if no send waited), and
+    whether any send was seen that may have waited.
+    """
     eager = np.full(2, -1, np.int64)
     shown = []
     for rank in range(len(sends)):
@@ -75,8 +80,9 @@ def find_eager_limits(
 
 
 def _least_proven_size(blocked: Ints, eager: int) -> int:
-    """Return the least size in bytes from which on sends clearly waited, above all sizes (`eager`) of sends that were
-    seen not to wait; NEVER if none is proven."""
+    """Return the least size in bytes from which on sends clearly waited for their receive; NEVER if none is proven.
+    `blocked`: sizes of sends that waited; `eager`: the largest size of a send that did not wait.
+    """
     sizes = np.sort(blocked[(blocked > eager) & (blocked >= _SEEN[-1][0])])
     seen = np.arange(1, len(sizes) + 1)  # so many blocked sends are no larger
     needed = np.select([sizes >= least for least, _ in _SEEN], [times for _, times in _SEEN])

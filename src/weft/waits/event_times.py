@@ -27,7 +27,9 @@ class EventTimes:
 
     @cached_property
     def _all_times(self) -> tuple[Ints, Ints]:
-        """Return the entry and the exit times of all events, in ns since the run's start."""
+        """Return two arrays: the times at which all events of the run were entered and left, in ns since the run's
+        start.
+        """
         enter, leave = np.empty(int(self.first[-1]), np.int64), np.empty(int(self.first[-1]), np.int64)
         for rank in self.trace.ranks:
             part = slice(int(self.first[rank.index]), int(self.first[rank.index + 1]))
@@ -45,7 +47,9 @@ class EventTimes:
         return self._all_times[1]
 
     def entry_and_exit(self, place: int) -> tuple[int, int]:
-        """Return entry and exit of the event at an index of the row."""
+        """Return the times in ns at which an event was entered and left; -1 as exit if it was never left. `place`: the
+        event's number among all events of the run.
+        """
         event = self.event(place)
         leave = event.exit_ns
         return event.enter_ns, -1 if leave is None else leave
@@ -93,15 +97,16 @@ class EventTimes:
 
     @cached_property
     def span(self) -> int:
-        """Return the ns from the first entry to the last exit of the run."""
+        """Return the ns from the first entry of a call to the last exit, over all ranks."""
         some = [span for span, rank in zip(self.spans, self.trace.ranks, strict=True) if len(rank)]
         last, first = max([0, *(span.most for span in some)]), min([0, *(span.least_enter for span in some)])
         return int(last - first)
 
     @cached_property
     def walls(self) -> Ints:
-        """Return for each rank the ns from its first entry to the last moment of its record, times its number of
-        threads."""
+        """Return how long each rank ran, in ns: from its first entry of a call to the end of its record, times its
+        number of threads.
+        """
         found = [
             (span.most - span.least_enter) * len(rank.threads) if len(rank) else 0
             for span, rank in zip(self.spans, self.trace.ranks, strict=True)

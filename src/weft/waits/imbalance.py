@@ -10,7 +10,7 @@ import numpy as np
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.terms.calls import masks_of, word_set
-from weft.terms.describe import at_place, function_word
+from weft.terms.describe import function_word, site_suffix
 from weft.terms.event_findings import make_finding
 from weft.trace import Event, Rank, Trace
 from weft.waits.ledger import Times, seconds
@@ -36,8 +36,10 @@ class Imbalance(Evidence):
 
 
 def find_imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
-    """Return a finding about a rank that computes much longer than the mean. `least`: ns that must be lost;
-    nothing if no number would be right."""
+    """Return a finding about the rank that computes longest, if it computes much longer than the mean and the others
+    lose at least `least` ns by it. [] if a rank has several threads or a call was left open: then computing time is not
+    known.
+    """
     if (times.threads != 1).any() or times.left_open:
         return []
     polling, work = times.polling, times.walls - times.by_rank.sum(axis=1)
@@ -61,8 +63,10 @@ def find_imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
 
 
 def _find_longest_computation(rank: Rank) -> tuple[list[Event], str]:
-    """Return the call before which (or, if that call ends MPI, after which) the rank computed most, with words for
-    it."""
+    """Return the call before which the rank computed most, in a list, and words about it. If the rank computed most
+    after a call, it is that call. Calls that begin or end MPI do not count; the words are "" if no place has half of
+    the time.
+    """
     gaps = rank.enter_ns()[1:] - rank.exit_ns()[:-1]
     # Site ids count from 1; calls of unknown place are distinguished by their function.
     sites = rank.events["site"].astype(np.int64)
@@ -76,6 +80,6 @@ def _find_longest_computation(rank: Rank) -> tuple[list[Event], str]:
         if 2 * total.max() >= gaps.sum():
             at = kept[keys[kept] == int(np.argmax(total))]
             event = rank.event(int(at[np.argmax(gaps[at])]) + (word == "before"))
-            return [event], f", most of it {word} {function_word(event)}{at_place(event)}"
+            return [event], f", most of it {word} {function_word(event)}{site_suffix(event)}"
     inner = np.flatnonzero(~ends)  # no one place
     return ([rank.event(int(inner[0]))] if len(inner) else []), ""

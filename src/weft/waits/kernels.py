@@ -33,7 +33,9 @@ class Found:
         )
 
     def columns(self) -> tuple[Ints, Ints, Ints, NDArray[np.uint8]]:
-        """Return calls that waited, ns, calls that were late, and causes, for waits that cost time."""
+        """Return four parallel arrays for the waits that cost time: the waiting calls, the ns, the late calls, and the
+        causes.
+        """
         found = int(self.view.found)
         kept = np.flatnonzero(self._columns[1][:found] > 0)
         waiter, cost, culprit = (column[kept] for column in self._columns)
@@ -52,7 +54,7 @@ def axes(ranks: Sequence[Rank]) -> NDArray[np.void]:
 
 
 def sum_times(rank: Rank, blocks: NDArray[np.uint8], causes: NDArray[np.uint8], count: int) -> tuple[Span, Ints]:
-    """Return totals over all times of a rank, and the time inside its calls by one of `count` causes."""
+    """Return the totals of a rank's times, and an array with the ns inside its calls for each of `count` causes."""
     events, found, inside = np.ascontiguousarray(rank.events), Span(), np.zeros(count, np.int64)
     kernel().weft_span(events, len(events), axes([rank]), blocks, causes, found, inside)
     return found, inside
@@ -66,8 +68,9 @@ class Surroundings(NamedTuple):
 
 
 def make_messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[Ints]) -> list[Messages]:
-    """Return the messages of each rank as C reads them; the caller keeps the arrays alive. No standard send waits
-    yet."""
+    """Return the messages of each rank as structures for the C kernel. The caller must keep the arrays alive. No
+    standard send is taken to wait until `rendezvous` is set.
+    """
     most = int(np.iinfo(np.int64).max)
     given = Messages(
         rank=0, size_count=0, first=mine.first, event=mine.event, args=mine.args, completion=mine.completion,
@@ -93,8 +96,9 @@ def late_members(clocks: Clocks, given: LateMembers, found: Found) -> None:
 
 
 def find_blocked_sends(clocks: Clocks, sends: Messages, recvs: Messages, eager: Ints, room: int) -> Ints:
-    """Return the standard sends of one rank that clearly waited for their receive, as bytes * 2 + (1 between hosts).
-    Raise `eager`, the largest sizes in bytes that did not wait. `room`: how many there can be."""
+    """Return the sizes of one rank's standard sends that clearly waited for their receive, as bytes * 2, plus 1 between
+    hosts. Also raises `eager`, the largest sizes of sends that did not wait. `room`: the most sends that there can be.
+    """
     blocked = np.empty(room, np.int64)
     found = kernel().weft_protocol(clocks, sends, recvs, eager, blocked)
     if found < 0:

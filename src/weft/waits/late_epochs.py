@@ -57,8 +57,9 @@ _Waits = tuple[Ints, Ints, Ints, NDArray[np.uint8]]
 
 
 def find_late_epochs(trace: Trace, clock: EventTimes) -> _Waits:
-    """Return the waits of access and exposure epochs as columns: calls that waited, ns, calls that were late,
-    causes."""
+    """Return the waits at the begin and end of access and exposure epochs of windows (MPI_Win_start, _post, _complete,
+    _wait), as four columns: the waiting calls, the ns, the late calls, and the causes.
+    """
     access: dict[_Key, _Epochs] = {}
     exposure: dict[_Key, _Epochs] = {}
     for rank in trace.ranks:
@@ -81,8 +82,9 @@ def _none() -> _Waits:
 
 
 def _read_epochs(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs]]:
-    """Yield the rank's epochs by kind (True: access) and window. `first`: index of the rank's first event in the row
-    of all events."""
+    """Yield ((True for access or False for exposure, window), epochs) for the epochs of a rank. `first`: the number of
+    the rank's first event among all events of the run.
+    """
     of, events = masks_of(rank.trace.functions), rank.events
     rows = of.where(rank, _CALLS)
     rows = rows[events["error"][rows] == 0].astype(np.int64)
@@ -104,7 +106,9 @@ def _read_epochs(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], 
 
 
 def _groups_of_opening_calls(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -> Ints:
-    """Return the group that each call which opens an epoch was given, 0 for the others."""
+    """Return the MPI group that each call was given if it opens an epoch; 0 for other calls. `rows`: the calls' event
+    indices; `opens`: a mask of the calls that open an epoch.
+    """
     group = np.zeros(len(rows), np.int64)
     opening = rows[opens]
     for some, found in decode_columns(rank, opening, frozenset(("group",))) if len(opening) else ():
@@ -114,8 +118,9 @@ def _groups_of_opening_calls(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -
 
 
 def _pair_calls(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Mapping[int, frozenset[int]]) -> _Epochs:
-    """Return the epochs of a window from its calls in their order: the first call after one that opens an epoch
-    closes it."""
+    """Return the epochs of a window, made of its calls in their order. An epoch is closed by the next call, unless that
+    opens another one.
+    """
     opened = np.flatnonzero(opens)
     behind = opened + 1
     has = behind < len(places)
@@ -127,7 +132,9 @@ def _pair_calls(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Ma
 def _last_needed_call(
     key: _Key, epochs: _Epochs, theirs: Mapping[_Key, _Epochs], needed: Mapping[_Key, Ints], clock: EventTimes
 ) -> Ints:
-    """Return for each epoch the last of its partners' calls, -1 if the record does not have them all."""
+    """Return, for each epoch, the last call of its partners that it has to wait for. -1 if the record lacks one of
+    them. `needed`: these calls for each partner and window.
+    """
     me, window = key
     last = np.full(len(epochs.opened), -1, np.int64)
     lost = np.zeros(len(last), np.bool_)
@@ -144,8 +151,9 @@ def _last_needed_call(
 
 
 def _select_waits(clock: EventTimes, calls: Ints, needed: Ints, cause: Cause) -> _Waits:
-    """Return which of the calls waited for the calls they need; a call that returned before the needed call came did
-    not wait."""
+    """Return the waits among some calls, as columns (calls, ns, late calls, causes). A call waited if it was under way
+    when the call that it needed (`needed`) began.
+    """
     here = np.flatnonzero((calls >= 0) & (needed >= 0))
     places, late = calls[here], needed[here]
     at, enter, leave = clock.enter[late], clock.enter[places], clock.exit[places]

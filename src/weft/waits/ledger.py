@@ -92,7 +92,9 @@ class Ledger:
         return [cause for cause in ORDER if self.total(cause)]
 
     def to_json(self, most: int = 1000) -> dict[str, Any]:
-        """Return the table as the JSON of reports and of the view, for at most `most` ranks."""
+        """Return the times by cause as JSON values for reports and the view, with single rows for at most
+        `most` ranks.
+        """
         return {
             "base": {"ns": self.base.ns, "span_ns": self.base.span, "ranks": self.base.ranks,
                      "threads": self.base.streams, "text": self.base.words},
@@ -107,8 +109,9 @@ class Ledger:
         }  # fmt: skip
 
     def notes(self) -> Iterator[str]:
-        """Yield what the reader of all numbers must know: the base of shares, ranks without cores, calls without an
-        end."""
+        """Yield sentences on what all numbers refer to: the base of the shares, ranks that shared cores, and calls that
+        never returned.
+        """
         yield f"shares are of {self.base.words}"
         if self.crowded:
             yield self.crowded
@@ -117,7 +120,7 @@ class Ledger:
             yield f"{plural(self.open_calls, 'call')} never returned and {verb} nowhere"
 
     def lines(self) -> Iterator[str]:
-        """Yield the table of causes as lines of text."""
+        """Yield the table of times by cause as lines of text."""
         yield from self.notes()
         yield f"{'cause':<26}  {'time':>9}  {'of all':>6}"
         for cause in self.present():
@@ -125,8 +128,8 @@ class Ledger:
         yield f"{'in MPI':<26}  {seconds(self.in_mpi):>9}  {self.base.share(self.in_mpi):>6.1%}"
 
     def rank_lines(self, most: int) -> Iterator[str]:
-        """Yield the causes of each rank as lines of text: a column for each cause of at least 0.1 %, the others
-        together.
+        """Yield a table as lines of text: a head, then for each of the first `most` ranks its time in MPI by cause.
+        Causes below 0.1 % share the column `others`; a last line counts the ranks left out.
         """
         shown = [cause for cause in self.present() if self.base.share(self.total(cause)) >= _COLUMN]
         heads = [cause.label for cause in shown]
@@ -174,7 +177,7 @@ class Times:
 
     @property
     def base(self) -> Base:
-        """Return the time that all shares of the run refer to: its duration, on all threads of all ranks."""
+        """Return the time to which all shares refer: the duration of the run, on all threads of all ranks."""
         there = self.threads > 0
         span = int(self.end[there].max(initial=0)) - int(self.begin[there].min(initial=0))
         return Base(span, int(there.sum()), int(self.threads.sum()))

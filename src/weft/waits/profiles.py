@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.match import Match
 from weft.terms.argument_columns import sorted_distinct
 from weft.terms.datatype_sizes import size_in_bytes
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.trace import Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.waits.event_times import EventTimes
@@ -36,14 +36,14 @@ class CallTimes(NamedTuple):
 
 
 def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> list[CallTimes]:
-    """Return the time in MPI, the most first. Calls that never returned count without their time; without `match`
-    nobody waits.
+    """Return the time in MPI by function, rank or call site, the largest first. A call that never returned is counted,
+    but not its time. Without `match` no waiting is known.
     """
     return all_profiles(trace, match)[by]
 
 
 def all_profiles(trace: Trace, match: Match | None = None) -> Mapping[Key, list[CallTimes]]:
-    """Return the table of calls by each key (function, rank, call site)."""
+    """Return the time in MPI by function, by rank and by call site: three tables, each the largest time first."""
     found = waits_of_run(trace, match) if match is not None else None
     clock = found.clock if found else EventTimes(trace)
     waits = found.by_event() if found else np.zeros(len(clock.enter), np.int64)
@@ -52,7 +52,9 @@ def all_profiles(trace: Trace, match: Match | None = None) -> Mapping[Key, list[
 
 
 def _sum_by_key(clock: EventTimes, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[CallTimes]:
-    """Sum up times by one key, the largest first. `spent`, `waits`: ns of each event."""
+    """Return the number of calls, the time and the waiting for each value of one key, the largest time first. `spent`,
+    `waits`: for each event of the run, its ns in MPI, and its ns of waiting.
+    """
     rows: dict[str, list[int]] = {}
     for rank in clock.trace.ranks:
         part = slice(int(clock.first[rank.index]) + rank.ahead, int(clock.first[rank.index + 1]))
@@ -70,7 +72,7 @@ def _sum_by_key(clock: EventTimes, by: Key, spent: NDArray[np.int64], waits: NDA
         for place, n, ns, wait in zip(first.tolist(), count.tolist(), total.tolist(), waited.tolist(), strict=True):
             event = rank.event(rank.ahead + place)
             name = f"rank {rank.index}" if by == "rank" else event.function.name
-            name += at_place(event) if by == "site" else ""
+            name += site_suffix(event) if by == "site" else ""
             row = rows.setdefault(name, [0, 0, 0])
             row[0] += n
             row[1] += int(ns)
@@ -79,8 +81,9 @@ def _sum_by_key(clock: EventTimes, by: Key, spent: NDArray[np.int64], waits: NDA
 
 
 def message_matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return two matrices, messages and bytes from each rank (row) to each rank (column), as sent; messages of
-    unknown types have no bytes."""
+    """Return two matrices: how many messages, and how many bytes, each rank (row) sent to each rank (column). Messages
+    of unknown datatypes count 0 bytes.
+    """
     n = len(trace.ranks)
     messages, sizes = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
     for rank in trace.ranks:
@@ -94,7 +97,9 @@ def message_matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArr
 
 
 def sizes_in_bytes(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the bytes of some sends; 0 if unknown, or more than a message can hold: then the record is damaged."""
+    """Return the size in bytes of some sends. It is 0 if it is unknown, or larger than a message can be, as in a
+    damaged record. `events`: the sends' event indices.
+    """
     types, counts = rank.events["datatype"][events], rank.events["count"][events].astype(np.int64)
     size = np.zeros(len(events), np.int64)
     for id in sorted_distinct(types).tolist():
@@ -104,7 +109,7 @@ def sizes_in_bytes(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def merge_blocks(values: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], int]:
-    """Merge a square matrix into at most `most` rows and columns; return it, and how many ranks one row stands for."""
+    """Return a square matrix merged into at most `most` rows and columns, and how many ranks each row stands for."""
     n = len(values)
     each = max(1, -(-n // most))
     starts = np.arange(0, n, each)

@@ -10,8 +10,9 @@ from weft.trace import Rank, Trace
 
 
 def describe_shared_cores(trace: Trace) -> str:
-    """Return `4 ranks shared 2 cores` if ranks outnumber cores; otherwise, or if the record does not say, an empty
-    text."""
+    """Return `4 ranks shared 2 cores` if a host has more ranks than cores. "" otherwise, or if the record does not
+    tell.
+    """
     ranks: dict[str, list[Rank]] = defaultdict(list)
     for rank in trace.ranks:
         if rank.file:
@@ -33,7 +34,7 @@ def remark(trace: Trace) -> str:
 
 
 def count_usable_cores(ranks: list[Rank]) -> int:
-    """Return how many cores the ranks of a host may use together, 0 if a record does not say."""
+    """Return how many cores the ranks of one host may use together; 0 if a record does not tell."""
     cores: set[int] = set()
     limit = 0
     for rank in ranks:
@@ -47,7 +48,7 @@ def count_usable_cores(ranks: list[Rank]) -> int:
 
 
 def _parse_cores(text: str) -> Iterator[int]:
-    """Yield 0, 1, 2, 8 of `0-2,8`; skip what has another form."""
+    """Yield the numbers of cores in a list such as `0-2,8`: 0, 1, 2, 8. Parts of another form are skipped."""
     for part in text.split(",")[:4096]:
         first, _, last = part.partition("-")
         if first.isdecimal() and (last or first).isdecimal():

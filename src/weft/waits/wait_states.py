@@ -84,7 +84,9 @@ class Waiting:
         return self.rows.with_causes(*LATE)
 
     def _find_late_messages(self, found: Found) -> None:
-        """Find the waits for late senders and late receivers, and add them to `found`."""
+        """Find the waits for late senders and late receivers, and add them to `found`. Also sets the sizes from which
+        on sends wait.
+        """
         match, clocks = self.match, self.clock.clocks
         sizes = datatype_sizes(self.trace)
 
@@ -118,8 +120,7 @@ class Waiting:
 
     @cached_property
     def by_rank(self) -> Ints:
-        """Return the ns in MPI by rank (row) and Cause (column): the sum over the causes is all of the rank's time in
-        MPI."""
+        """Return the ns in MPI of each rank (row) by Cause (column). The sum of a row is all the rank's time in MPI."""
         clock, rows = self.clock, self.rows
         found = clock.inside.copy()
         found[:, Cause.POLLING] = [span.polling for span in clock.spans]
@@ -131,14 +132,14 @@ class Waiting:
         return found + waited
 
     def by_event(self) -> Ints:
-        """Return for each event of the run the ns that it waited for somebody late."""
+        """Return, for each event of the run, the ns that it waited for a late call of another rank."""
         total = np.zeros(int(self.clock.first[-1]), np.int64)
         total[self.late.waiter] = self.late.ns
         return total
 
 
 def waits_of_run(trace: Trace, match: Match) -> Waiting:
-    """Return the waits of a matched run, computed once and stored with the match."""
+    """Return all waits of a matched run. They are computed at the first request and stored with the match."""
     found = match.made.get(_KEY)
     if not isinstance(found, Waiting):
         found = match.made[_KEY] = Waiting(trace, match)

@@ -50,8 +50,8 @@ class JobInspection:
 
     @property
     def is_running(self) -> bool:
-        """Return whether `weft attach` still looks at the ranks. After PATIENCE seconds it is killed, and the ranks
-        continue.
+        """Return whether `weft attach` still looks at the ranks. If it has not finished after PATIENCE seconds, it is
+        killed, and the ranks continue.
         """
         if self._process is None or self._process.poll() is not None:
             return False
@@ -64,7 +64,7 @@ class JobInspection:
         return True
 
     def wait_for_text(self) -> str:
-        """Wait for the end of the inspection, and return its output."""
+        """Wait until `weft attach` ends, and return what it printed."""
         while self.is_running:
             time.sleep(0.05)
         self._into.seek(0)
@@ -73,7 +73,7 @@ class JobInspection:
 
 
 def write_report(text: str, path: Path) -> None:
-    """Write a text to standard error in one piece, and append it to a file if that can be written."""
+    """Write a text to standard error in one piece. Also append it to the file, if that can be written."""
     whole = (text.rstrip("\n") + "\n").encode("utf-8", "replace")
     with suppress(OSError):
         os.write(2, whole)
@@ -87,7 +87,7 @@ def default_report_file(pid: int) -> Path:
 
 
 def allow_tracing() -> None:
-    """Allow any process of this user to trace this one, as some systems allow that to parents only (Yama's ptrace_scope
+    """Allow any process of this user to trace this one. Some systems allow only parents to do so (Yama's ptrace_scope
     1).
     """
     with suppress(OSError, ValueError):

@@ -29,10 +29,10 @@ def read_settings(
     seconds: float | None = None, action: str | None = None, file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> WatchdogSettings | None:  # fmt: skip
-    """Return the watchdog's settings from the arguments, or from the environment if an argument is missing; None if it
-    is off.
+    """Return the watchdog's settings. An argument that is not given is read from the environment. None if no time is
+    set, or 0: the watchdog is off.
 
-    UsageError for a value that is not valid.
+    UsageError if a value is not valid.
     """
     text = environment.get(SECONDS, "") if seconds is None else str(seconds)
     if text in ("", "0"):

@@ -14,8 +14,8 @@ from weft.watchdogs.watcher import start_watchdog
 OWN = ("weft", "mpiexec", "mpirun", "srun")
 
 
-def _start() -> None:
-    """Start the watchdog of a Python process, unless the process runs Weft itself."""
+def _start_unless_weft() -> None:
+    """Start the watchdog of this Python process, unless the process runs Weft itself."""
     words = sys.orig_argv
     if any(word.startswith("weft.") for word in words) or any(Path(word).name in OWN for word in words[:2]):
         return
@@ -25,4 +25,4 @@ def _start() -> None:
         sys.stderr.write(f"weft: {error}\n")
 
 
-_start()
+_start_unless_weft()

@@ -41,7 +41,9 @@ class RankWatchdog(threading.Thread):
         """Held to the end of this process: another rank of the job then stays silent."""
 
     def run(self) -> None:
-        """Look at the main thread again and again until the program ends, and report once if it makes no progress."""
+        """Look at the main thread again and again until the program ends. If it makes no progress, report that once,
+        and once more when it goes on.
+        """
         pause = min(PAUSE, self.wish.seconds / 10)
         place, stood, told, looked = self._read_position(), 0.0, False, time.monotonic()
         while self._main.is_alive():
@@ -58,14 +60,15 @@ class RankWatchdog(threading.Thread):
                 return
             place = here
             if stood >= self.wish.seconds and not told:
-                if not self._is_reporter():
+                if not self._claim_reporting():
                     return
                 told = True
-                self._report(stood)
+                self._write_report(stood)
                 looked = time.monotonic()
 
     def _read_position(self) -> Place:
-        """Return the instructions of the main thread's frames, and the identities of the inner frames' variables.
+        """Return where the main thread is: the instruction of each frame, and the identities of the variables of the
+        inner frames. Two equal positions mean that it has made no progress.
 
         A loop over one long call is at that call at each look, but assigns its variables anew.
         """
@@ -76,8 +79,10 @@ class RankWatchdog(threading.Thread):
             frame = frame.f_back
         return tuple(found)
 
-    def _report(self, stood: float) -> None:
-        """Write the report, and abort the program if the settings say so. `stood`: seconds without progress."""
+    def _write_report(self, stood: float) -> None:
+        """Write a report that the main thread makes no progress, and end the program if the settings say so. `stood`:
+        seconds without progress.
+        """
         reporting.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
         end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
@@ -94,9 +99,9 @@ class RankWatchdog(threading.Thread):
     def _report_file(self) -> Path:
         return Path(self.wish.file) if self.wish.file else reporting.default_report_file(os.getpid())
 
-    def _is_reporter(self) -> bool:
-        """Return whether this rank is the one of its job on this host that reports: the first that claims a socket's
-        name.
+    def _claim_reporting(self) -> bool:
+        """Try to become the rank that reports for all ranks of its job on this host, and return whether this rank is
+        it. The first rank that asks takes a socket's name, which the others then find in use.
         """
         job = job_step.find_own_step()
         if job is None:
@@ -110,15 +115,17 @@ class RankWatchdog(threading.Thread):
 
 
 def _identify_variables(frame: FrameType) -> list[object]:
-    """Return values that change if a frame's variables are assigned: numbers themselves, and the identities of all
-    other objects.
+    """Return a value for each variable of a frame that changes if the variable is assigned: the number itself, or the
+    identity of any other object.
     """
     values = list(frame.f_locals.values())[-MOST:]
     return [value if type(value) in (int, float, bool) else id(value) for value in values]
 
 
 def _render_program_line(frame: FrameType | None) -> str:
-    """Return `FILE:LINE FUNCTION` of the innermost frame that is not of a library, or of the innermost of all."""
+    """Return `FILE:LINE FUNCTION` of the innermost frame of the program's own code. If all frames are of libraries,
+    return that of the innermost one.
+    """
     own = frame
     while own is not None and is_library_file(own.f_code.co_filename):
         own = own.f_back
@@ -130,7 +137,7 @@ _begun: list[RankWatchdog] = []
 
 
 def start_watchdog(settings: WatchdogSettings | None) -> bool:
-    """Start the watchdog of this process, unless one runs or `settings` is None; return whether one runs now."""
+    """Start the watchdog of this process, unless it runs already or `settings` is None. Return whether it runs now."""
     if settings is not None and not _begun:
         _begun.append(RankWatchdog(settings))
         _begun[0].start()

@@ -57,13 +57,13 @@ def test_a_guarded_read_leaves_the_phis_behind_it_right() -> None:
 
 
 def test_a_kernel_asks_by_itself_whether_an_iteration_wrote_a_whole_cell_before() -> None:
-    stamps = IterationAddresses(fold=0xFFF8, cells=1 << 44, iteration=64, loop=128, places=4096)
-    hooked = Module(KERNEL, lambda chain: 3, True, stamps, 8192).instrument().split("@_ZN4main.weft.whole(")[0]
+    addresses = IterationAddresses(fold=0xFFF8, cells=1 << 44, iteration=64, loop=128, places=4096)
+    hooked = Module(KERNEL, lambda chain: 3, True, addresses, 8192).instrument().split("@_ZN4main.weft.whole(")[0]
     assert hooked.count("and i64") == 2
     assert "load i32, ptr inttoptr (i64 64 to ptr)" in hooked
     assert f"load i32, ptr inttoptr (i64 {4096 + 4 * 3} to ptr)" in hooked
     split = KERNEL.replace("store double %y, ptr %arg.b.4, align 8", "store double %y, ptr %arg.b.4, align 1")
-    assert Module(split, lambda chain: 3, True, stamps, 8192).instrument().count("and i64") == 1
+    assert Module(split, lambda chain: 3, True, addresses, 8192).instrument().count("and i64") == 1
 
 
 def test_a_kernel_without_hooks_runs_where_the_runtime_wants_it() -> None:
@@ -122,6 +122,6 @@ def test_the_lines_of_a_module_can_be_taken_out() -> None:
 def test_pointers_are_followed_to_their_root() -> None:
     head, *lines = KERNEL.splitlines()
     roots = Roots(head, lines)
-    assert roots.argument("%from") == 1
-    assert roots.argument("%in") is None
+    assert roots.find_argument("%from") == 1
+    assert roots.find_argument("%in") is None
     assert find_frame_pointers(lines) >= {"%own", "%in", "%retptr"}

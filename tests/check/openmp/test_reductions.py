@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.check import CheckRequest, check_program
-from weft.openmp.reductions import EXTREME, LARGEST, SMALLEST, find_misdeclared
+from weft.openmp.reductions import EXTREME, LARGEST, SMALLEST, find_misdeclared_reductions
 
 
 def told(tmp_path: Path, operation: str, body: str) -> list[tuple[str, str, int]]:
@@ -15,7 +15,7 @@ def told(tmp_path: Path, operation: str, body: str) -> list[tuple[str, str, int]
     source.write_text(
         f"void f(void) {{\n#pragma omp parallel for reduction({operation}:s)\nfor (int i = 0; i < n; i++)\n{body}\n}}\n"
     )
-    return [(one.declared, one.computed, one.update_line) for one in find_misdeclared(source)]
+    return [(one.declared, one.computed, one.update_line) for one in find_misdeclared_reductions(source)]
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ void f(void)
 def test_reductions_of_blocks_and_operations_of_ones_own(tmp_path: Path, directive: str, does: str, said: str) -> None:
     source = tmp_path / "a.cpp"
     source.write_text(OWN.replace("@", directive, 1).replace("@", does, 1))
-    assert [(one.declared, one.computed, one.update_line, one.is_loop) for one in find_misdeclared(source)] == (
-        [(said, does, 8, False)] if said else []
-    )
+    assert [
+        (one.declared, one.computed, one.update_line, one.is_loop) for one in find_misdeclared_reductions(source)
+    ] == ([(said, does, 8, False)] if said else [])
 
 
 def test_a_loop_with_an_operation_of_ones_own(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_loop_with_an_operation_of_ones_own(tmp_path: Path) -> None:
     for statement, found in (("if (a[i] > s) s = a[i];", [("least (min)", LARGEST, 14)]), ("s = fmin(s, a[i]);", [])):
         source = tmp_path / "a.cpp"
         source.write_text(OWN.replace("@", "parallel").replace("s parallel= a[i]", "") + loop + statement + "\n}\n")
-        assert [(one.declared, one.computed, one.update_line) for one in find_misdeclared(source)] == found
+        assert [(one.declared, one.computed, one.update_line) for one in find_misdeclared_reductions(source)] == found
 
 
 RUN = """\
@@ -179,7 +179,7 @@ def told_fortran(tmp_path: Path, operation: str, body: str) -> list[tuple[str, s
         f"subroutine f()\n!$omp parallel do reduction({operation}:s)\n"
         f"do i = 1, n\n{body}\nend do\ns = 0\nend subroutine\n"
     )
-    return [(one.declared, one.computed, one.update_line) for one in find_misdeclared(source)]
+    return [(one.declared, one.computed, one.update_line) for one in find_misdeclared_reductions(source)]
 
 
 @pytest.mark.parametrize(

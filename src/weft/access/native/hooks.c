@@ -38,8 +38,8 @@ __attribute__((destructor)) static void leave_recorder(void) {
 
 /* Tell the recorder of an access if it watches this page for reads or writes. Anything else passes in a few
  * instructions. */
-static inline __attribute__((always_inline)) void check_access(uintptr_t address, size_t byte_count, unsigned kind,
-                                                               uintptr_t return_address) {
+static inline __attribute__((always_inline)) void report_watched_access(uintptr_t address, size_t byte_count,
+                                                                        unsigned kind, uintptr_t return_address) {
     uint8_t counts = kind & WEFT_HOOK_WRITE ? WEFT_PAGE_READS | WEFT_PAGE_WRITES : WEFT_PAGE_READS;
     if (LIKELY(!(weft_hook_pages[(address >> WEFT_PAGE_SHIFT) % WEFT_PAGES] & counts))) return;
     uint8_t held = client.fine[(address >> WEFT_FINE_SHIFT) % WEFT_FINE] |
@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) void check_access(uintptr_t address
 }
 
 /* Tell the recorder of an access that may span pages, if it touches the watched range at all. */
-static inline void check_range_access(uintptr_t address, size_t byte_count, unsigned kind, uintptr_t return_address) {
+static inline void report_watched_range(uintptr_t address, size_t byte_count, unsigned kind, uintptr_t return_address) {
     if (LIKELY(!weft_hook_span || !byte_count || address >= range_low + weft_hook_span ||
                address + byte_count <= range_low))
         return;
@@ -98,26 +98,28 @@ __asm__(".text\n\t.globl weft_hook_reach\n\t.hidden weft_hook_reach\n\t.type wef
 #endif
 
 #define HOOKS(n)                                                                                                       \
-    void __tsan_read##n(void *p) { check_access((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                             \
-    void __tsan_write##n(void *p) { check_access((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                           \
+    void __tsan_read##n(void *p) { report_watched_access((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                    \
+    void __tsan_write##n(void *p) { report_watched_access((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                  \
     void __tsan_volatile_read##n(void *p) {                                                                            \
-        check_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                                     \
+        report_watched_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                            \
     }                                                                                                                  \
     void __tsan_volatile_write##n(void *p) {                                                                           \
-        check_access((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                                    \
+        report_watched_access((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                           \
     }                                                                                                                  \
-    void __tsan_read_write##n(void *p) { check_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE); }
+    void __tsan_read_write##n(void *p) {                                                                               \
+        report_watched_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                               \
+    }
 #define UNALIGNED(n)                                                                                                   \
-    void __tsan_unaligned_read##n(void *p) { check_range_access((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }             \
-    void __tsan_unaligned_write##n(void *p) { check_range_access((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }           \
+    void __tsan_unaligned_read##n(void *p) { report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }           \
+    void __tsan_unaligned_write##n(void *p) { report_watched_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }         \
     void __tsan_unaligned_read_write##n(void *p) {                                                                     \
-        check_range_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                                  \
+        report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                                \
     }                                                                                                                  \
     void __tsan_unaligned_volatile_read##n(void *p) {                                                                  \
-        check_range_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                               \
+        report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                             \
     }                                                                                                                  \
     void __tsan_unaligned_volatile_write##n(void *p) {                                                                 \
-        check_range_access((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                              \
+        report_watched_range((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                            \
     }
 HOOKS(1)
 HOOKS(2)
@@ -129,13 +131,15 @@ UNALIGNED(4)
 UNALIGNED(8)
 UNALIGNED(16)
 
-void __tsan_read_range(void *p, size_t n) { check_range_access((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }
-void __tsan_write_range(void *p, size_t n) { check_range_access((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }
+void __tsan_read_range(void *p, size_t n) { report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }
+void __tsan_write_range(void *p, size_t n) { report_watched_range((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }
 void __tsan_init(void) {}
 void __tsan_func_entry(void *caller) { (void)caller; }
 void __tsan_func_exit(void) {}
-void __tsan_vptr_update(void **p, void *v) { (void)v, check_access((uintptr_t)p, sizeof *p, WEFT_HOOK_WRITE, PLACE); }
-void __tsan_vptr_read(void **p) { check_access((uintptr_t)p, sizeof *p, WEFT_HOOK_READ, PLACE); }
+void __tsan_vptr_update(void **p, void *v) {
+    (void)v, report_watched_access((uintptr_t)p, sizeof *p, WEFT_HOOK_WRITE, PLACE);
+}
+void __tsan_vptr_read(void **p) { report_watched_access((uintptr_t)p, sizeof *p, WEFT_HOOK_READ, PLACE); }
 void __tsan_ignore_thread_begin(void) {}
 void __tsan_ignore_thread_end(void) {}
 
@@ -147,26 +151,26 @@ void __tsan_ignore_thread_end(void) {}
 #define UPDATES (READS | WRITES)
 #define FETCH(n, type, op)                                                                                             \
     type __tsan_atomic##n##_fetch_##op(volatile type *p, type v, int order) {                                          \
-        (void)order, check_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                            \
+        (void)order, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                   \
         return __atomic_fetch_##op(p, v, __ATOMIC_SEQ_CST);                                                            \
     }
 #define EXCHANGE(n, type, strength, weak)                                                                              \
     int __tsan_atomic##n##_compare_exchange_##strength(volatile type *p, type *expected, type v, int order,            \
                                                        int fail) {                                                     \
-        (void)order, (void)fail, check_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                \
+        (void)order, (void)fail, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                       \
         return __atomic_compare_exchange_n(p, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
     }
 #define ATOMIC(n, type)                                                                                                \
     type __tsan_atomic##n##_load(const volatile type *p, int order) {                                                  \
-        (void)order, check_access((uintptr_t)p, sizeof *p, READS, PLACE);                                              \
+        (void)order, report_watched_access((uintptr_t)p, sizeof *p, READS, PLACE);                                     \
         return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                                   \
     }                                                                                                                  \
     void __tsan_atomic##n##_store(volatile type *p, type v, int order) {                                               \
-        (void)order, check_access((uintptr_t)p, sizeof *p, WRITES, PLACE);                                             \
+        (void)order, report_watched_access((uintptr_t)p, sizeof *p, WRITES, PLACE);                                    \
         __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                                      \
     }                                                                                                                  \
     type __tsan_atomic##n##_exchange(volatile type *p, type v, int order) {                                            \
-        (void)order, check_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                            \
+        (void)order, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                   \
         return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                            \
     }                                                                                                                  \
     FETCH(n, type, add)                                                                                                \
@@ -178,7 +182,7 @@ void __tsan_ignore_thread_end(void) {}
     EXCHANGE(n, type, strong, 0)                                                                                       \
     EXCHANGE(n, type, weak, 1)                                                                                         \
     type __tsan_atomic##n##_compare_exchange_val(volatile type *p, type expected, type v, int order, int fail) {       \
-        (void)order, (void)fail, check_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                \
+        (void)order, (void)fail, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                       \
         __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                           \
         return expected;                                                                                               \
     }
@@ -194,7 +198,7 @@ typedef uintptr_t library_place;
 #define HERE PLACE
 #define WATCHED UNLIKELY(weft_hook_span)
 #define RANGE(p, n, write, place)                                                                                      \
-    check_range_access((uintptr_t)(p), n, (write) ? WEFT_HOOK_WRITE : WEFT_HOOK_READ, place)
+    report_watched_range((uintptr_t)(p), n, (write) ? WEFT_HOOK_WRITE : WEFT_HOOK_READ, place)
 #include "libc.h"
 #include "fortran.h"
 
@@ -220,8 +224,8 @@ void *__tsan_memset(void *to, int value, size_t n) {
     void *__real___##name##_chk(void *to, second from, size_t n, size_t room);                                         \
     void *__wrap___##name##_chk(void *to, second from, size_t n, size_t room) {                                        \
         if (UNLIKELY(weft_hook_span) && n <= room) {                                                                   \
-            if (reads) check_range_access((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                  \
-            check_range_access((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                              \
+            if (reads) report_watched_range((uintptr_t)from, n, WEFT_HOOK_READ, PLACE);                                \
+            report_watched_range((uintptr_t)to, n, WEFT_HOOK_WRITE, PLACE);                                            \
         }                                                                                                              \
         return __real___##name##_chk(to, from, n, room);                                                               \
     }

@@ -30,7 +30,7 @@ def box_slices(box: Box, of: Box) -> tuple[slice, ...]:
 
 
 def find_uncovered_box(box: Box, covering_boxes: Sequence[Box]) -> Box | None:
-    """Return a part of `box` that none of `covering_boxes` covers; None if all is covered or the box is empty."""
+    """Return a part of `box` that no covering box covers. None if everything is covered, or the box is empty."""
     if not box_size(box):
         return None
     return next(_find_uncovered_boxes(box, [one for one in covering_boxes if intersect_boxes(one, box)]), None)
@@ -53,8 +53,8 @@ def _find_uncovered_boxes(box: Box, covering_boxes: Sequence[Box]) -> Iterator[B
 
 
 def sum_hashes(value: KeptValue) -> int | None:
-    """Return the sum of the hashes of all elements, in which each element is hashed with its indices. Return None if
-    the run kept neither hashes nor elements.
+    """Return the sum of the hashes of all elements. Each element is hashed together with its indices in the global
+    array, so that sums of parts can be added. None if the run kept neither hashes nor elements.
     """
     if value.hashes is not None:
         return value.sum
@@ -65,7 +65,9 @@ def sum_hashes(value: KeptValue) -> int | None:
 
 
 def _hash_elements(values: np.ndarray, box: Box) -> int:
-    """Return the sum of the hashes of an array's elements, each with its indices in the global array, modulo 2**64."""
+    """Return the sum, modulo 2**64, of the hashes of all elements of an array. Each element is hashed together with its
+    indices in the global array. `box`: the part of the global array that `values` is.
+    """
     if not values.size:
         return 0
     lower = [first for first, _ in box]

@@ -27,7 +27,9 @@ LOOKED: Final = 20_000
 def compare_values(
     before: ValueTrace, after: ValueTrace, tolerances: Mapping[str, Mapping[str, Any]]
 ) -> ValueComparison:
-    """Compare the values of a run with those of a reference. `tolerances`: settings by probe name, "" for all
+    """Return how the values that a run kept at its probes differ from those of a reference.
+
+    `tolerances`: the settings that say which differences are accepted, by the name of the probe; "" for all other
     probes.
     """
     aligned = align_moments(RunValues.from_trace(before), RunValues.from_trace(after))
@@ -68,8 +70,8 @@ class _MomentJudge:
         """Bytes of the files since their pages were given back."""
 
     def judge_moment(self, aligned: Moments, moment_key: int) -> list[ValueDifference]:
-        """Return the differences between the values that both runs have at one moment, a place in the program's
-        structure that is given by its key.
+        """Return the differences between the values that both runs have at one moment: at one probe, in one iteration
+        of the loops around it. `moment_key`: the key of this place in the program's structure.
         """
         before, after = (list(aligned.values_at(side, moment_key)) for side in (0, 1))
         self._read += sum(one.count * one.dtype.itemsize for one in (*before, *after))
@@ -91,8 +93,11 @@ class _MomentJudge:
         return self.own.get(kept.place.name, self.everywhere)
 
     def _compare_own_values(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield the differences of values that are not part of a global array. A rank's value is compared with that of
-        the same rank; if the runs have different numbers of ranks, with the values of all ranks.
+        """Yield the differences of values that are not part of a global array.
+
+        A rank's value is compared with that of the same rank. If the runs have different numbers of ranks, it may equal
+        the value of any rank; a value that equals none of several is not reported, but its probe is added to
+        `unplaced`.
         """
         by_rank = {one.process.rank: one for one in before}
         bound = min(_compute_sum_error_bound(before), _compute_sum_error_bound(after)) or 0.0
@@ -118,7 +123,9 @@ class _MomentJudge:
         return self._compare_elements(reference_value, run_value, run_value.box, rounding_bound)
 
     def _compare_array_parts(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield the differences of a global array's parts, however the two runs divide it among ranks."""
+        """Yield the differences of a global array at one moment. The two runs may divide it differently among their
+        ranks. `before`, `after`: the parts that the ranks have.
+        """
         if len(before[0].shape) != len(after[0].shape):
             yield ValueDifference("shape", before[0], after[0], after[0].box, Judgement())
             return
@@ -131,13 +138,13 @@ class _MomentJudge:
                 found = self._compare_elements(one, two, shared) if shared is not None else None
                 if found is not None:
                     yield found
-        yield from _find_gaps(before, after, with_surplus=self.configured)
+        yield from _find_one_sided_elements(before, after, with_surplus=self.configured)
 
     def _compare_elements(
         self, reference_value: KeptValue, run_value: KeptValue, shared_box: Box, rounding_bound: float = 0.0
     ) -> ValueDifference | None:
-        """Return the difference of two values in a box that both have; None if there is none. `rounding_bound`: the
-        error of reordered sums.
+        """Return the difference of two values inside `shared_box`, which both contain. None if there is none.
+        `rounding_bound`: how far sums of the same terms in another order may be apart.
         """
         a, b = reference_value.values(), run_value.values()
         if a is None or b is None:
@@ -162,8 +169,8 @@ class _MomentJudge:
         return ValueDifference("value", reference_value, run_value, shared_box, judged) if judged.differing else None
 
     def _find_array_magnitude(self, array_name: str) -> float:
-        """Return the largest magnitude that an array has in the reference, after a loop if values were kept there, else
-        in its first accesses.
+        """Return the largest magnitude that the elements of an array have in the reference. Values that were kept after
+        a loop are looked at, or, without these, the first others.
         """
         if array_name not in self.scales:
             kept = [
@@ -175,7 +182,9 @@ class _MomentJudge:
         return self.scales[array_name]
 
     def _compare_hashes(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield a difference of arrays by their hashes, where one run kept nothing else; it names no element."""
+        """Yield a difference if the hashes of an array's elements differ, as one of the runs kept nothing else. It may
+        name the block of elements, but no element.
+        """
         if any(one.form == ValueForm.STATISTICS for one in (*before, *after)):
             yield from self._compare_all_statistics(before, after)
             return
@@ -193,7 +202,9 @@ class _MomentJudge:
             yield ValueDifference("hash", one, two, _find_first_differing_block(one, two), Judgement())
 
     def _compare_all_statistics(self, before: list[KeptValue], after: list[KeptValue]) -> Iterator[ValueDifference]:
-        """Yield the differences of statistics (least, greatest, sum …), for arrays that both runs divide alike."""
+        """Yield the differences of statistics (least, greatest, sum …) of an array's parts. If the runs divide the
+        array differently, nothing is compared, and the probe is added to `unjudged`.
+        """
         for one, two in zip(before, after, strict=False):
             a, b = one.statistics, two.statistics
             if a is None or b is None or one.box != two.box or len(before) != len(after):
@@ -204,7 +215,7 @@ class _MomentJudge:
     def _compare_statistics(
         self, reference_value: KeptValue, run_value: KeptValue, reference_statistics: Any, run_statistics: Any
     ) -> Iterator[ValueDifference]:
-        """Yield a difference if two statistics differ by more than rounding."""
+        """Yield a difference if the statistics of one part of an array differ by more than rounding."""
         names = ("nans", "least", "greatest", "sum", "squares")
         sides = [np.array([float(side[name]) for name in names]) for side in (reference_statistics, run_statistics)]
         bound = (
@@ -218,8 +229,8 @@ class _MomentJudge:
 
 
 def _find_array_rows(process: ProcessValues, array_name: str) -> list[int]:
-    """Return the rows of a process's values of an array, LOOKED at most: those kept after a loop if there are some,
-    else its others.
+    """Return the rows of a process's values that belong to an array, at most LOOKED. If values were kept after a loop,
+    these; otherwise the array's other values.
     """
     whole = [p for p in process.places if p.name == f"{array_name} behind the loop" and p.kind == PlaceKind.PROBE]
     some = whole or [p for p in process.places if p.name == array_name and p.kind == PlaceKind.PROBE]
@@ -231,7 +242,7 @@ def _epsilon(kept: KeptValue) -> float:
 
 
 def _find_distinct_values(values_by_rank: list[KeptValue]) -> list[KeptValue]:
-    """Return the values that ranks have, each only once if several ranks have the same value."""
+    """Return the values of all ranks, but only one of several that are equal."""
     found: dict[bytes, KeptValue] = {}
     for one in values_by_rank:
         values = one.values()
@@ -244,7 +255,9 @@ def _squeezed_shape(kept: KeptValue) -> tuple[int, ...]:
 
 
 def _compute_sum_error_bound(values: list[KeptValue]) -> float:
-    """Return how far a sum of the values' named terms may be off in any order (Higham 2002, section 4.2)."""
+    """Return how far a sum of terms may be off, whatever their order (Higham 2002, section 4.2). The number and the
+    size of the terms are those that the values name; 0 if they name none.
+    """
     terms = [one.terms for one in values]
     count, scale = sum(n for n, _ in terms), sum(one for _, one in terms)
     kind = values[0].dtype if values[0].dtype.kind in "fc" else np.dtype(np.float64)
@@ -252,8 +265,8 @@ def _compute_sum_error_bound(values: list[KeptValue]) -> float:
 
 
 def _find_first_differing_block(reference_value: KeptValue, run_value: KeptValue) -> Box:
-    """Return the box of the first block of elements whose hash differs, for an array of one dimension. Return the whole
-    box if blocks cannot be compared.
+    """Return the box of the first block of elements whose hash differs, in an array of one dimension. If blocks cannot
+    be compared, return the box of the whole value.
     """
     a, b = reference_value.hashes, run_value.hashes
     if a is None or b is None or len(a) != len(b) or len(run_value.box) != 1 or reference_value.box != run_value.box:
@@ -265,9 +278,11 @@ def _find_first_differing_block(reference_value: KeptValue, run_value: KeptValue
     return ((first, min(first + VALUES_BLOCK, run_value.box[0][1])),)
 
 
-def _find_gaps(before: list[KeptValue], after: list[KeptValue], *, with_surplus: bool) -> Iterator[ValueDifference]:
-    """Yield a difference for the first elements that only the reference has. `with_surplus`: if there are none, do the
-    same for elements that only the run has.
+def _find_one_sided_elements(
+    before: list[KeptValue], after: list[KeptValue], *, with_surplus: bool
+) -> Iterator[ValueDifference]:
+    """Yield one difference for elements that only the reference has. If there are none and `with_surplus` is set, yield
+    one for elements that only the run has.
     """
     for one in before:
         hole = find_uncovered_box(one.box, [two.box for two in after])

@@ -16,8 +16,8 @@ JUMP: Final = 1e5
 
 
 def compute_relative_distance(difference: ValueDifference) -> float:
-    """Return by how much numbers of two runs differ at most, as a share of the largest number. Infinite for values that
-    are not floating-point numbers of one type.
+    """Return the largest distance between numbers of the two runs, divided by the largest magnitude of the numbers.
+    Infinite if the values are not floating-point numbers of one type.
     """
     if (
         difference.sort != "value"
@@ -40,8 +40,8 @@ def may_be_rounding(made: ValueComparison) -> bool:
 
 
 def find_jump(comparison: ValueComparison) -> tuple[ValueDifference, float] | None:
-    """Return (difference, factor) for the first time that a probe's values are more than JUMP times as far apart as
-    before; None if this never happens. The factor is that ratio.
+    """Return (difference, factor) for the first time that the values of a probe are suddenly more than JUMP times as
+    far apart as before. None if this never happens. The factor is how many times.
     """
     before: dict[str, float] = {}
     for some in comparison.found:

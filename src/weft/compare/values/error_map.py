@@ -53,8 +53,8 @@ class ArrayLayer:
 
 
 def make_array_layers(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
-    """Return the arrays of a moment that can be drawn. If the ranks hold parts of a global array, it is that one array;
-    otherwise each rank has an array of its own.
+    """Return the arrays at one moment (a probe in an iteration) that can be drawn. If the ranks have parts of a global
+    array, it is that one array; otherwise each rank's own array. Empty if they cannot be compared element by element.
     """
     if not before or not after:
         return []
@@ -85,11 +85,11 @@ def compute_error_cells(
     cell_limits: Sequence[int],
     measure: Measure = "distance",
 ) -> Floats:
-    """Return the largest error in each cell of a window, as an array over the dimensions `axes` with at most
-    `cell_limits` cells in each.
+    """Return the error over a window of an array: divide the dimensions `axes` into at most `cell_limits` cells each,
+    and return the largest error in each cell.
 
-    Cells without an element in both runs are NOTHING; a cell is infinite if only one of two numbers is finite. In the
-    window's other dimensions the maximum is taken; a slice is a window of one element there.
+    A cell is NOTHING if it has no element of both runs, and infinite if only one of two numbers is finite. Over all
+    other dimensions of the window the largest error is taken; for a slice, the window has one element there.
     """
     shape = tuple(min(window[axis][1] - window[axis][0], n) for axis, n in zip(axes, cell_limits, strict=True))
     cells = np.full(shape, NOTHING)
@@ -98,14 +98,16 @@ def compute_error_cells(
         inner = intersect_boxes(pair.box, window)
         if arrays is None or inner is None:
             continue
-        for part in _split_box(inner):
+        for part in _split_into_chunks(inner):
             a, b = (side[box_slices(part, pair.box)] for side in arrays)
-            _add_errors(cells, compute_element_distances(a, b, measure), part, window, axes)
+            _raise_cells(cells, compute_element_distances(a, b, measure), part, window, axes)
     return cells
 
 
-def _split_box(box: Box) -> Iterator[Box]:
-    """Yield the parts of a box, of at most MAX_ELEMENTS elements each, so that memory does not grow with the arrays."""
+def _split_into_chunks(box: Box) -> Iterator[Box]:
+    """Yield the parts of a box, of at most MAX_ELEMENTS elements each. They are compared one after the other, so that
+    memory does not grow with the arrays.
+    """
     if box_size(box) <= MAX_ELEMENTS:
         yield box
         return
@@ -113,12 +115,12 @@ def _split_box(box: Box) -> Iterator[Box]:
     first, end = box[widest]
     step = max(1, (end - first) * MAX_ELEMENTS // box_size(box))
     for begin in range(first, end, step):
-        yield from _split_box((*box[:widest], (begin, min(begin + step, end)), *box[widest + 1 :]))
+        yield from _split_into_chunks((*box[:widest], (begin, min(begin + step, end)), *box[widest + 1 :]))
 
 
 def compute_element_distances(reference: NDArray[Any], run: NDArray[Any], measure: Measure = "distance") -> Floats:
-    """Return for each element how far apart two arrays are: 0 for equal numbers and two NaNs, infinite if only one is
-    finite.
+    """Return how far apart each two elements of two arrays are: 0 for equal numbers and for two NaNs, infinite if only
+    one is finite. `measure`: `distance` for the absolute difference, `ulps` for units in the last place.
     """
     if np.array_equal(reference, run):
         return np.zeros(reference.shape)
@@ -146,8 +148,10 @@ def compute_element_distances(reference: NDArray[Any], run: NDArray[Any], measur
     return np.where(alike, 0.0, np.where(np.isfinite(found), found, np.inf))
 
 
-def _add_errors(cells: Floats, distances: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
-    """Raise each cell of the map to the largest distance among its elements in one part of the window."""
+def _raise_cells(cells: Floats, distances: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
+    """Raise each cell of the error map to the largest of `distances` among its elements. `distances` are those of one
+    part of the window; `axes`: the dimensions that the map shows.
+    """
     through = tuple(d for d in range(distances.ndim) if d not in axes)
     distances = np.moveaxis(distances, axes, range(-len(axes), 0)).max(axis=tuple(range(len(through))), initial=NOTHING)
     places = []

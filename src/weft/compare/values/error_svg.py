@@ -32,7 +32,9 @@ _BAR: Final = 12
 
 
 def compute_ramp_colour(share: float, background: str) -> str:
-    """Return the CSS colour for a share from 0 to 1 on the colour scale of a background, `light` or `dark`."""
+    """Return the CSS colour for an error as a share of the largest one, from 0 to 1. `background`: `light` or
+    `dark`.
+    """
     stops = np.array(RAMP[background], float)
     at = [np.interp(share * (len(stops) - 1), range(len(stops)), stops[:, k]) for k in range(3)]
     return f"rgb({', '.join(f'{value:.0f}' for value in at)})"
@@ -51,7 +53,9 @@ _STYLE: Final = (
 
 
 def render_html(comparison: ValueComparison) -> str:
-    """Return HTML for a notebook: the differences as text, then the error where it is first and where it is last."""
+    """Return HTML for a notebook: the differences as text, then pictures of the error at its first moment and at its
+    last.
+    """
     said = "".join(f"<p>{escape(printable(line.strip()))}</p>" for line in render_values(comparison, drawn=False))
     try:
         first = draw_error(comparison)
@@ -69,11 +73,12 @@ def draw_error(
     unit: Measure = "distance",
     width: int = 720,
 ) -> Picture:
-    """Return an SVG of the error over the array that differs first, or over that of `probe`; `last`: where it differs
-    last.
+    """Return an SVG picture of the error over an array, at the moment at which the array first differs, or last
+    (`last`). It is the array that differs first, or that of `probe`.
 
-    `unit`: "distance", or "ulps" (units in the last place). Of more than two dimensions the slice with the first
-    element that differs is drawn. Raises UsageError if no array differs whose elements were kept.
+    `unit`: "distance", or "ulps" (units in the last place). `width`: in pixels. Of an array with more than two
+    dimensions, the slice that contains the first differing element is drawn. UsageError if there is no differing array
+    whose elements were kept.
     """
     unlike, layer = _choose_array(comparison, probe, last)
     first = unlike.element or tuple(low for low, _ in layer.whole)
@@ -88,7 +93,9 @@ def draw_error(
 
 
 def _choose_array(comparison: ValueComparison, probe: str | None, last: bool) -> tuple[ValueDifference, ArrayLayer]:
-    """Return (the difference to draw, its array). Raises UsageError if there is none."""
+    """Return (the difference to draw, the array in which it is). `probe`: only differences at this probe; `last`: the
+    last one of the probe, not the first. UsageError if there is none.
+    """
     found = list(zip(comparison.keys, comparison.found, strict=True))
     name = probe
     chosen: tuple[ValueDifference, ArrayLayer] | None = None
@@ -107,7 +114,9 @@ def _choose_array(comparison: ValueComparison, probe: str | None, last: bool) ->
 
 
 def _find_layer(difference: ValueDifference, layers: list[ArrayLayer]) -> ArrayLayer | None:
-    """Return the array in which a difference is; None for a single number, or if elements were not kept."""
+    """Return the array in which a difference is, to draw it. None if the value is a single number, or if elements were
+    not kept.
+    """
     for layer in layers:
         mine = any(pair.two.process is difference.after.process for pair in layer.pairs)
         if mine and layer.exact and any(end - first > 1 for first, end in layer.whole):
@@ -126,8 +135,10 @@ def _render_slice_name(layer: ArrayLayer, difference: ValueDifference, window: B
 def _render_svg(
     cells: Floats, index_ranges: list[tuple[int, int]], title: str, measure: str, base_and_width: tuple[int, int]
 ) -> Picture:
-    """Return an SVG of cells with labels and a colour scale. `index_ranges`: of rows and columns; `base_and_width`: the
-    first index of the language, the width in pixels.
+    """Return an SVG picture of cells, with labels and a colour scale.
+
+    `cells`: the error in each cell. `index_ranges`: (first, end) of the rows and of the columns. `base_and_width`: (the
+    first index of an array in the program's language, the width in pixels).
     """
     base, width = base_and_width
     wide = width - _LEFT - _RIGHT
@@ -150,7 +161,9 @@ def _render_svg(
 
 
 def _compute_cell_shades(cells: Floats, error_range: tuple[float, float] | None) -> np.ndarray:
-    """Return the colour number of each cell; -1 without an error, -2 without an element."""
+    """Return the number of the colour of each cell: -1 if there is no error, -2 if the cell has no element.
+    `error_range`: (smallest, largest) error; None if there is no finite one.
+    """
     low, high = np.log10(error_range or (1.0, 1.0))
     share = np.ones(cells.shape)
     if high > low:
@@ -161,7 +174,7 @@ def _compute_cell_shades(cells: Floats, error_range: tuple[float, float] | None)
 
 
 def _draw_cells(colour_numbers: np.ndarray, pixel_width: int, pixel_height: int) -> Iterator[str]:
-    """Yield an SVG path for each colour; neighbouring cells of a row are one rectangle."""
+    """Yield an SVG path for each colour. Neighbouring cells of a row that have the same colour become one rectangle."""
     rows, columns = colour_numbers.shape
     paths: dict[int, list[str]] = {}
     for i, row in enumerate(colour_numbers):
@@ -180,7 +193,9 @@ def _draw_cells(colour_numbers: np.ndarray, pixel_width: int, pixel_height: int)
 def _draw_labels(
     index_ranges: list[tuple[int, int]], first_index: int, pixel_width: int, pixel_height: int
 ) -> Iterator[str]:
-    """Yield the SVG texts that label rows and columns with their indices."""
+    """Yield the SVG texts that label rows and columns with their indices. `first_index`: the first index of an array in
+    the program's language.
+    """
     for at, place in _choose_tick_indices(index_ranges[-1], 8):
         yield (
             f'<text x="{_LEFT + place * pixel_width:.1f}" y="{_TOP - 7}" text-anchor="middle">{at + first_index}</text>'
@@ -203,7 +218,9 @@ def _choose_tick_indices(index_range: tuple[int, int], tick_limit: int) -> list[
 
 
 def _draw_colour_scale(error_range: tuple[float, float] | None, measure: str, x: int, tall: int) -> Iterator[str]:
-    """Yield the bar that shows what the colours mean."""
+    """Yield the SVG elements of the bar that shows which colour means which error. `x`, `tall`: its left edge and
+    height in pixels.
+    """
     yield f'<text x="{x}" y="{_TOP - 7}">{"units in the last place" if measure == "ulps" else "apart"}</text>'
     bar = tall - 24
     for n in range(STEPS if error_range and error_range[0] < error_range[1] else 1):

@@ -17,7 +17,9 @@ SHADES: Final = ".:-=+*#%@"
 
 
 def draw_error_text(some: Sequence[ValueDifference], title: str) -> Iterator[str]:
-    """Yield the largest error in each cell of an array in one or two dimensions; blank if nothing differs."""
+    """Yield lines of text that draw the error over an array in one or two dimensions. Each character is a cell and
+    shows its largest error; it is blank if nothing differs.
+    """
     parts = [one for one in some if one.sort == "value" and 1 <= len(one.box) <= 2]
     if not parts:
         return
@@ -32,9 +34,11 @@ def draw_error_text(some: Sequence[ValueDifference], title: str) -> Iterator[str
     yield from (f"    |{''.join(_shade_character(cell, most) for cell in row)}|" for row in cells.tolist())
 
 
-def _shade_character(value: float, most: float) -> str:
-    """Return the character for an error, on a logarithmic scale up to the largest one."""
+def _shade_character(value: float, largest: float) -> str:
+    """Return the character that stands for an error, on a logarithmic scale. `largest`: the largest error of the
+    picture.
+    """
     if value <= 0:
         return " "
-    steps = int(max(0.0, len(SHADES) - 1 + np.log10(min(value, most) / most))) if most else 0
+    steps = int(max(0.0, len(SHADES) - 1 + np.log10(min(value, largest) / largest))) if largest else 0
     return SHADES[min(steps, len(SHADES) - 1)]

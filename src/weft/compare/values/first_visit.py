@@ -17,8 +17,8 @@ class ProbeVisit:
 
 
 def find_first_visit(made: ValueComparison) -> ProbeVisit | None:
-    """Return the visit of a probe (rank, line, earlier visits) at which the first difference was kept; None if no
-    difference has a source line.
+    """Return the visit of a probe (rank, file, line, number of earlier visits) at which the first difference appeared,
+    so that a debugger can stop there. None if no difference has a source line.
     """
     for one in made.found[0] if made.found else []:
         place = one.after.place

@@ -36,7 +36,7 @@ class Judgement:
     high: tuple[int, ...] = ()
 
     def merge_part(self, other: Judgement, offset: tuple[int, ...]) -> None:
-        """Add the judgement of another part of the same array, which begins at `offset`."""
+        """Add the judgement of another part of the same array. `offset`: the index of that part's first element."""
         self.compared += other.compared
         self.differing += other.differing
         self.rounded += other.rounded
@@ -58,7 +58,9 @@ def _offset_index(index: tuple[int, ...], offset: tuple[int, ...]) -> tuple[int,
 def judge_arrays(
     reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance, rounding_bound: float = 0.0
 ) -> Judgement:
-    """Return how two arrays of one shape differ. `rounding_bound`: how far sums in another order may be apart."""
+    """Return how many elements of two arrays of one shape differ, which, and by how much. `rounding_bound`: how far two
+    numbers may be apart if only the order of sums differs.
+    """
     found = Judgement()
     if reference.ndim == 0:
         found.merge_part(_judge_part(reference.reshape(1), run.reshape(1), tolerance, rounding_bound), (0,))
@@ -89,7 +91,7 @@ def _prepend_axis(index: Any) -> Any:
 
 
 def _judge_part(reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance, rounding_bound: float) -> Judgement:
-    """Return how two parts of arrays differ that are small enough for temporary copies."""
+    """Return how two arrays of one shape differ. They are so small that temporary copies of them fit into memory."""
     found = Judgement(compared=reference.size)
     unequal = reference != run
     if tolerance.nan_equal and reference.dtype.kind in "fc" and run.dtype.kind in "fc":
@@ -108,8 +110,8 @@ def _judge_part(reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance
 
 
 def _compute_rounding_bound(numbers: NDArray[Any]) -> float:
-    """Return the largest difference that is taken for rounding: a fixed number of ulps of the largest of some numbers,
-    as sums of them may cancel. It is 0 for integers.
+    """Return the largest difference that is taken for rounding: a fixed number of units in the last place of the
+    largest number, as the terms of a sum may cancel. 0 for integers.
     """
     if numbers.dtype.kind not in "fc":
         return 0.0
@@ -129,7 +131,9 @@ def _locate_differences(
     unequal: NDArray[np.bool_],
     is_difference: NDArray[np.bool_],
 ) -> None:
-    """Set in a judgement which elements differ, and by how much. `is_difference`: a mask of the unequal elements."""
+    """Store in a judgement which elements differ, and by how much. `unequal`: mask of the unequal elements;
+    `is_difference`: mask, among these, of the elements that count as different.
+    """
     places = np.argwhere(unequal)[is_difference]
     judgement.first = tuple(places[0].tolist())
     judgement.one, judgement.two = reference[judgement.first], run[judgement.first]
@@ -150,8 +154,8 @@ def _widen(numbers: NDArray[Any]) -> NDArray[Any]:
 def _classify_unequal(
     reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance, rounding_bound: float
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-    """Return three arrays for unequal numbers: a mask of those that differ, a mask of those that only rounding
-    separates, and their distances in ulps. Accepted numbers are in neither mask.
+    """Return three arrays for numbers that are unequal: a mask of those that differ, a mask of those that only rounding
+    separates, and their distances in units in the last place. Numbers that the tolerance accepts are in neither mask.
     """
     if reference.dtype.kind == "c" or run.dtype.kind == "c":
         reference, run = (side.astype(np.result_type(reference, run)) for side in (reference, run))

@@ -30,9 +30,9 @@ class LiveComparison:
         self._run, self._settings = run, settings
         self._next = time.monotonic() + PAUSE
 
-    def has_difference(self) -> bool:
-        """Compare the values kept so far, and return whether some differ for certain. Return False without a comparison
-        if the last one was not long enough ago.
+    def compare_if_due(self) -> bool:
+        """Compare the values that the run has kept so far, and return whether some differ for certain. If the last
+        comparison ended too short a time ago, return False without comparing.
         """
         begun = time.monotonic()
         if begun < self._next or not (self._run / FOLDER).is_dir():

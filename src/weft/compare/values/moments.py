@@ -31,7 +31,9 @@ class RunValues:
 
     @classmethod
     def from_trace(cls, trace: ValueTrace) -> RunValues:
-        """Return all values of a run as columns."""
+        """Return all values of a run as columns: the key of the moment, the process, and the row of the value in the
+        process.
+        """
         counts = [len(one.rows) for one in trace.processes]
         key = np.concatenate([one.rows["key"] for one in trace.processes])
         process = np.repeat(np.arange(len(counts)), counts)
@@ -65,15 +67,17 @@ class Moments:
     _first: tuple[Ints, Ints]
 
     def values_at(self, run_side: int, moment_key: int) -> Iterator[KeptValue]:
-        """Yield the values that a run (0: the reference, 1: the run) has at a moment, by rank."""
+        """Yield the values that a run has at a moment (a probe in an iteration), sorted by rank. `run_side`: 0 for the
+        reference, 1 for the run; `moment_key`: index into `keys`.
+        """
         rows = (self.before, self.after)[run_side]
         first = int(self._first[run_side][moment_key])
         for at in self._sorted[run_side][first : first + int(self.counts[run_side][moment_key])].tolist():
             yield rows.value_at(at)
 
     def find_value_positions(self, run_side: int) -> tuple[Ints, Ints]:
-        """Return two columns for all values of a run (0: the reference, 1: the run): the position in `order` of each
-        value's moment, ascending, and the value's process.
+        """Return (positions, processes) of all values of a run: the position in `order` of the moment at which each
+        value was kept, ascending, and the process that kept it. `run_side`: 0 for the reference, 1 for the run.
         """
         place = np.empty(len(self.keys), np.int64)
         place[self.order] = np.arange(len(self.order))
@@ -84,7 +88,9 @@ class Moments:
 
 
 def align_moments(before: RunValues, after: RunValues) -> Moments:
-    """Return the moments (places in the program's structure with values) of two runs, in the order of the reference."""
+    """Return the moments of two runs (a moment is a probe in an iteration), in the order of the reference, with the
+    values that each run has there.
+    """
     keys, inverse = np.unique(np.concatenate([before.key, after.key]), return_inverse=True)
     sides = inverse[: len(before)], inverse[len(before) :]
     counts = [np.bincount(side, minlength=len(keys)) for side in sides]
@@ -102,7 +108,11 @@ def align_moments(before: RunValues, after: RunValues) -> Moments:
 def _find_equal_moments(
     before: RunValues, after: RunValues, sorted_rows: list[Ints], counts: list[Ints], first_rows: list[Ints]
 ) -> NDArray[np.bool_]:
-    """Return a mask of the moments at which all values are equal in both runs, rank by rank."""
+    """Return a mask of the moments at which both runs have the same values, rank by rank and byte for byte.
+
+    Each list has an array for the reference and one for the run: `sorted_rows` (values sorted by moment), `counts`
+    (number of values at each moment), `first_rows` (where its values begin in `sorted_rows`).
+    """
     same = np.asarray((counts[0] == counts[1]) & (counts[0] > 0), bool)
     pairs = [np.repeat(side[same], counts[0][same]) for side in first_rows]
     begin = np.cumsum(counts[0][same]) - counts[0][same]
@@ -123,7 +133,9 @@ def _find_equal_moments(
 def _compare_rows(
     before: RunValues, after: RunValues, processes: tuple[int, int], reference_rows: Ints, run_rows: Ints
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose bytes are the same in a process of the reference and a process of the run."""
+    """Return a mask of the values that have the same bytes in both runs. `processes`: the indices of the process in the
+    reference and of the process in the run; `reference_rows`, `run_rows`: rows of their values.
+    """
     sides = [rows.trace.processes[process] for rows, process in zip((before, after), processes, strict=True)]
     at = [
         np.ascontiguousarray(side.rows["offset"][rows])

@@ -47,7 +47,9 @@ def reword_for_processors(line: str) -> str:
 
 
 def _render_comparison(comparison: ValueComparison, *, with_picture: bool) -> Iterator[str]:
-    """Yield report lines on problems, structure, the first difference, its spread, and what was not compared."""
+    """Yield report lines on problems, on differing structure, on the first difference and how it spread, and on values
+    that were not compared. `with_picture`: also draw an error as text.
+    """
     yield from _problem_lines(comparison)
     if have_no_common_probe(comparison.before, comparison.after):
         yield _describe_missing_common_probe(comparison)
@@ -70,7 +72,9 @@ def _render_comparison(comparison: ValueComparison, *, with_picture: bool) -> It
 
 
 def _describe_missing_common_probe(comparison: ValueComparison) -> str:
-    """Return a sentence on two runs without a common probe: they are of different programs, or have no values."""
+    """Return a sentence that says why two runs have no common probe: they are of different programs, or one has no
+    values.
+    """
     names = [_probe_names(side) for side in (comparison.before, comparison.after)]
     if all(names):
         return (
@@ -92,7 +96,7 @@ def _problem_lines(made: ValueComparison) -> Iterator[str]:
 
 
 def _is_structure_first(comparison: ValueComparison) -> bool:
-    """Return whether the structures of two runs differ before the first value does."""
+    """Return whether the structures of two runs (their loops and probes) differ before any value does."""
     if comparison.parting is None:
         return False
     only, first = comparison.parting.only, comparison.found[0][0]
@@ -101,7 +105,9 @@ def _is_structure_first(comparison: ValueComparison) -> bool:
 
 
 def _render_structure_difference(comparison: ValueComparison, heading: str) -> Iterator[str]:
-    """Yield a report line on the first place where the structures differ: a value that only one run has."""
+    """Yield a report line on the first place where the structures (loops and probes) of the runs differ: a value that
+    only one run has. `heading`: the beginning of the line.
+    """
     parting = comparison.parting
     if parting is None:
         return
@@ -127,7 +133,9 @@ def probe_text(kept: KeptValue) -> str:
 
 
 def describe_iterations(value: KeptValue) -> str:
-    """Return the iterations around a value as text: `, in iteration 4 of sweep`, the innermost loop first."""
+    """Return the iterations in which a value was kept as text, the innermost loop first: `, in iteration 4 of sweep`.
+    Without loops, it is the visit of the probe: `, at visit 2`.
+    """
     around = value.process.scopes_around(int(value.process.rows["parent"][value.row]))
     words = [
         f"iteration {index} of {place.name}" if place.kind == PlaceKind.LOOP else place.name
@@ -147,7 +155,7 @@ def render_element(value: KeptValue, index: tuple[int, ...]) -> str:
 
 
 def _render_first_difference(differences: list[ValueDifference], comparison: ValueComparison) -> Iterator[str]:
-    """Yield report lines on the first moment at which values differ: its ranks and elements."""
+    """Yield report lines on the first moment at which values differ: the probe, the ranks and the elements."""
     one = differences[0]
     ranks = rank_words(sorted({unlike.after.process.rank for unlike in differences}))
     held = [two for two in differences if two.sort == one.sort]
@@ -166,7 +174,9 @@ def _render_first_difference(differences: list[ValueDifference], comparison: Val
 
 
 def _render_growth(comparison: ValueComparison) -> Iterator[str]:
-    """Yield report lines on whether differences may be rounding that grew, and where they grow faster than that."""
+    """Yield report lines if the differences may be rounding that grew; also where they grow faster than
+    rounding does.
+    """
     if not may_be_rounding(comparison):
         return
     near = tolerance_option(max(map(compute_relative_distance, comparison.found[0])))
@@ -234,7 +244,9 @@ def _render_box(value: KeptValue, box: Box) -> str:
 
 
 def _render_spread(comparison: ValueComparison, with_picture: bool) -> Iterator[str]:
-    """Yield report lines on how differences spread, by probe, and with `with_picture` the last error over an array."""
+    """Yield report lines that say for each probe how differences spread. `with_picture`: also draw the last error over
+    an array as text.
+    """
     by_probe: dict[str, list[list[ValueDifference]]] = {}
     for some in comparison.found:
         by_probe.setdefault(some[0].after.place.name, []).append(some)
@@ -252,7 +264,9 @@ def _render_spread(comparison: ValueComparison, with_picture: bool) -> Iterator[
 
 
 def _describe_extent(moments: list[list[ValueDifference]]) -> str:
-    """Return a sentence on when, on which ranks and in how many elements a probe differs."""
+    """Return a sentence on the differences of one probe: how many times, from when on, on which ranks, and in how many
+    elements. `moments`: its differences at each moment, in order.
+    """
     first, last = moments[0][0], moments[-1]
     ranks = rank_words(sorted({one.after.process.rank for moment in moments for one in moment}))
     worst = max((one.judged.most for moment in moments for one in moment), default=0.0)
@@ -266,7 +280,7 @@ def _describe_extent(moments: list[list[ValueDifference]]) -> str:
 
 
 def _find_differing_box(differences: list[ValueDifference]) -> Box:
-    """Return the smallest box with all elements that differ at a moment; empty if they are unknown."""
+    """Return the smallest box that contains all elements that differ at one moment. Empty if they are unknown."""
     found: list[tuple[int, int]] = []
     for one in differences:
         if one.judged.low:
@@ -283,7 +297,9 @@ def _rounding_lines(made: ValueComparison) -> Iterator[str]:
 
 
 def describe_rounding(subject: str, ulps: float) -> str:
-    """Return a sentence on numbers that only rounding separates, by `ulps` ulps."""
+    """Return a sentence that says that only rounding separates some numbers. `subject`: these numbers, in words;
+    `ulps`: their largest distance in units in the last place.
+    """
     units = f"at most {ulps:,.0f} unit{'s' * (ulps != 1)} in the last place"
     # Where numbers cancel, or a sum's terms are named, the bound is of what was added, and not of the result.
     how = units if ulps < FAR else "small beside the numbers that were added or stand with them"

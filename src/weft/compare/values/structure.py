@@ -42,7 +42,9 @@ def have_no_common_probe(before: ValueTrace, after: ValueTrace) -> bool:
 
 
 def are_configured_alike(before: ValueTrace, after: ValueTrace) -> bool:
-    """Return whether both runs were configured to keep the same values."""
+    """Return whether both runs were configured to keep the same values: their configurations are equal byte
+    for byte.
+    """
     plans = []
     for trace in (before, after):
         try:
@@ -53,8 +55,8 @@ def are_configured_alike(before: ValueTrace, after: ValueTrace) -> bool:
 
 
 def find_structure_difference(moments: Moments) -> StructureDifference | None:
-    """Return the first value that only one run has; None if there is none, or if the runs were configured
-    differently.
+    """Return the first value that only one of two runs has. None if there is none, or if the runs were configured to
+    keep different values.
     """
     before, after = moments.before.trace, moments.after.trace
     if not are_configured_alike(before, after):
@@ -77,7 +79,8 @@ def _is_complete(trace: ValueTrace) -> bool:
 
 def _find_differing_loop(moments: Moments, run_side: int, value: KeptValue) -> tuple[str, int, int] | None:
     """Return (place, iterations in the reference, iterations in the run) of the outermost loop around a value that had
-    different numbers of iterations. Return None if there is no such loop.
+    different numbers of iterations in the two runs. None if there is none. `run_side`: the run that has the value, 0
+    for the reference.
     """
     sides: list[RunValues] = [moments.before, moments.after]
     for row in _find_surrounding_iterations(value.process, int(value.process.rows["parent"][value.row])):
@@ -90,7 +93,9 @@ def _find_differing_loop(moments: Moments, run_side: int, value: KeptValue) -> t
 
 
 def _find_surrounding_iterations(process: ProcessValues, iteration_row: int) -> Iterator[int]:
-    """Yield the rows of the iterations around a value, the outermost first."""
+    """Yield the rows of the iterations that contain an iteration, and last its own row; the outermost comes first. -1
+    as `iteration_row` has none.
+    """
     rows = []
     while iteration_row >= 0:
         rows.append(iteration_row)

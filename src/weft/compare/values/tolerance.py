@@ -36,7 +36,9 @@ class Tolerance:
         return cls(**said, nan_equal=settings.get("nan") != "different", rounding=not (exact or said))
 
     def accepts(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return a mask of the unequal numbers (float64 or wider) that are accepted as alike."""
+        """Return a mask of the numbers that the tolerance accepts as alike. `first`, `second`: unequal numbers, of
+        float64 or wider.
+        """
         distance = _distances(first, second)
         magnitude = np.maximum(np.abs(first), np.abs(second))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -54,8 +56,8 @@ _INTEGERS: Final = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def compute_ulp_distances(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how many steps of their type two numbers are apart: 0 for equal ones, 1 for neighbours. Infinite if they
-    differ and one is NaN or infinite.
+    """Return how many steps of their floating-point type each two numbers are apart: 0 if they are equal, 1 for
+    neighbours. Infinite if they differ and one of them is NaN or infinite.
     """
     size = first.dtype.itemsize
     if size not in _INTEGERS:
@@ -72,8 +74,8 @@ def compute_ulp_distances(first: NDArray[Any], second: NDArray[Any]) -> NDArray[
 
 
 def _to_ordered_integers(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """Return integers in the order of the numbers (Dawson 2012): neighbours differ by 1, zeros of both signs
-    are equal.
+    """Return integers that have the same order as the floating-point numbers (Dawson 2012). Neighbours differ by 1; the
+    zeros of both signs are equal.
     """
     width = numbers.dtype.itemsize
     raw = np.ascontiguousarray(numbers).view(_INTEGERS[width]).astype(np.int64)

@@ -46,8 +46,8 @@ static inline __attribute__((always_inline)) bool note_shared_read(uintptr_t add
     return true;
 }
 
-/* Count a read that has the fault already reported for its site. Return whether the read is done with; else it has to
- * be judged. */
+/* Count a read that has the fault already reported for its site (what one place in the code may access). Return whether
+ * the read is done with; else it has to be judged. */
 static inline __attribute__((always_inline)) bool count_repeated_fault(uintptr_t address, size_t size, uintptr_t pc,
                                                                        struct site *site) {
     if (!has_same_fault(site, address, size, pc)) return false;
@@ -68,9 +68,9 @@ static bool is_harmless_own_write(const struct site *site, const struct cell *ce
     return false;
 }
 
-/* Handle an 8-byte write to a granule that was accessed by halves before: if its site allows both halves, make it one
- * cell again and stamp the write. Return whether that was done. Such granules come from stack memory where another
- * function had 4-byte variables. */
+/* Handle an 8-byte write to a granule that was accessed by halves before: if its site (what one place in the code may
+ * access) allows both halves, make it one cell again and stamp the write. Return whether that was done. Such granules
+ * come from stack memory where another function had 4-byte variables. */
 static bool write_and_join_halves(const struct site *site, uintptr_t address, uintptr_t pc) {
     const struct cell *low = cell4(address), *high = cell4(address + 4);
     if (site->track || cell8(address)->written != SPLIT || !is_within_site(site, address, pc) ||
@@ -88,7 +88,7 @@ static __attribute__((noinline)) void check_read_slowly(uintptr_t address, size_
                                                         struct site *site) {
     if (now.off) return;
     if (weft_traced) {
-        turns_trace_access(address, size, false, pc);
+        trace_program_access(address, size, false, pc);
         return;
     }
     if (!now.looked && !has_same_fault(site, address, size, pc)) {
@@ -104,7 +104,7 @@ static __attribute__((noinline)) void check_write_slowly(uintptr_t address, size
                                                          struct site *site) {
     if (now.off) return;
     if (weft_traced) {
-        turns_trace_access(address, size, true, pc);
+        trace_program_access(address, size, true, pc);
         return;
     }
     struct cell *c = find_exact_cell(address, size);
@@ -136,8 +136,8 @@ static __attribute__((noinline)) void check_write_slowly(uintptr_t address, size
     judge_access(address, size, true, pc, site);
 }
 
-/* Check an aligned read of 4 or 8 bytes: pass it in a few instructions if its site and cell allow it, else examine it.
- * `pc`: the hook's return address, or a front end's site number times 4. */
+/* Check an aligned read of 4 or 8 bytes: pass it in a few instructions if its site (what one place in the code may
+ * access) and cell allow it, else examine it. `pc`: the hook's return address, or a front end's site number times 4. */
 static inline __attribute__((always_inline)) void check_aligned_read(uintptr_t address, size_t size, uintptr_t pc) {
     struct site *s = site_for(pc);
     if (LIKELY(is_within_site(s, address, pc))) {
@@ -150,8 +150,9 @@ static inline __attribute__((always_inline)) void check_aligned_read(uintptr_t a
         check_read_slowly(address, size, pc, s);
 }
 
-/* Check an aligned write of 4 or 8 bytes and stamp its cell in a few instructions if its site allows it, else examine
- * it. `pc`: the hook's return address, or a front end's site number times 4. */
+/* Check an aligned write of 4 or 8 bytes and stamp its cell in a few instructions if its site (what one place in
+ * the code may access) allows it, else examine it. `pc`: the hook's return address, or a front end's site number
+ * times 4. */
 static inline __attribute__((always_inline)) void check_aligned_write(uintptr_t address, size_t size, uintptr_t pc) {
     struct site *s = site_for(pc);
     if (LIKELY(is_within_site(s, address, pc))) {
@@ -178,7 +179,7 @@ SLOW(8)
 static void check_access_in_pieces(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
     if (now.off) return;
     if (weft_traced) {
-        turns_trace_access(address, size, is_write, pc);
+        trace_program_access(address, size, is_write, pc);
         return;
     }
     while (size) {
@@ -255,39 +256,40 @@ void __tsan_func_exit(void) {
     while (weft_depth && frames[weft_depth - 1] < frame) weft_depth--;
     if (weft_depth) weft_depth--;
     uintptr_t caller = weft_depth ? frames[weft_depth - 1] : 0;
-    if (caller && weft_lowest_stack < caller) objects_drop_returned_frames(caller);
+    if (caller && weft_lowest_stack < caller) drop_objects_of_returned_functions(caller);
 }
 
-static inline uintptr_t place_of(int site, uintptr_t caller) { return site ? (uintptr_t)site << 2 : caller; }
+static inline uintptr_t place_of(int site_id, uintptr_t caller) { return site_id ? (uintptr_t)site_id << 2 : caller; }
 
-/* Check a read of `bytes` bytes. `site`: number of the place in the source map; 0: the caller's address identifies
+/* Check a read of `bytes` bytes. `site_id`: number of the place in the source map; 0: the caller's address identifies
  * it. */
-void weft_check_read(const void *address, size_t bytes, int site) {
+void weft_check_read(const void *address, size_t bytes, int site_id) {
     if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
-        check_aligned_read((uintptr_t)address, 8, place_of(site, PLACE));
-    else check_access_in_pieces((uintptr_t)address, bytes, false, place_of(site, PLACE));
+        check_aligned_read((uintptr_t)address, 8, place_of(site_id, PLACE));
+    else check_access_in_pieces((uintptr_t)address, bytes, false, place_of(site_id, PLACE));
 }
 
-/* Check a write of `bytes` bytes. `site`: number of the place in the source map; 0: the caller's address identifies
+/* Check a write of `bytes` bytes. `site_id`: number of the place in the source map; 0: the caller's address identifies
  * it. */
-void weft_check_write(const void *address, size_t bytes, int site) {
+void weft_check_write(const void *address, size_t bytes, int site_id) {
     if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0))
-        check_aligned_write((uintptr_t)address, 8, place_of(site, PLACE));
-    else check_access_in_pieces((uintptr_t)address, bytes, true, place_of(site, PLACE));
+        check_aligned_write((uintptr_t)address, 8, place_of(site_id, PLACE));
+    else check_access_in_pieces((uintptr_t)address, bytes, true, place_of(site_id, PLACE));
 }
 
-/* Report an index that lies outside low..high in one dimension of an array. `site`: number of the place in the source
- * map; 0: the caller's address identifies it. */
+/* Report an index that lies outside low..high in one dimension of an array. `site_id`: number of the place in the
+ * source map; 0: the caller's address identifies it. */
 void weft_check_out_of_bounds(int variable_id, const void *base, int dimension, int64_t index, int64_t low,
-                              int64_t high, int site) {
-    GATE findings_report_index(variable_id, (uintptr_t)base, dimension, index, low, high, place_of(site, PLACE));
+                              int64_t high, int site_id) {
+    GATE report_index_out_of_bounds(variable_id, (uintptr_t)base, dimension, index, low, high,
+                                    place_of(site_id, PLACE));
 }
 
 /* Report an index that lies outside low..high in one dimension of an array. `pc`: address of the access in the
  * program. */
 void weft_check_out_of_bounds_at(int variable_id, const void *base, int dimension, int64_t index, int64_t low,
                                  int64_t high, const void *pc) {
-    GATE findings_report_index(variable_id, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
+    GATE report_index_out_of_bounds(variable_id, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
 }
 
 /* -fsanitize=bounds (gcc and clang; layout of libubsan's ubsan_handlers.h: SourceLocation, two type descriptors). */
@@ -312,8 +314,8 @@ static int64_t decode_ubsan_index(const struct ubsan_type *type, uintptr_t value
 
 /* Hook of -fsanitize=bounds: report an index outside an array's bounds at its line and column. */
 void __ubsan_handle_out_of_bounds(struct ubsan_bounds *report, uintptr_t index_value) {
-    GATE findings_report_index_at_line(report->file, report->line, report->column, report->array->name,
-                                       decode_ubsan_index(report->index, index_value));
+    GATE report_index_out_of_bounds_at_line(report->file, report->line, report->column, report->array->name,
+                                            decode_ubsan_index(report->index, index_value));
 }
 
 void __ubsan_handle_out_of_bounds_abort(struct ubsan_bounds *d, uintptr_t value) {

@@ -47,7 +47,8 @@ static void save_site(struct list *list, struct site *slot) {
 
 static struct site *next_site(struct site *site) { return site->next == site ? NULL : site->next; }
 
-/* Exchange a saved site with the site that now stands at its address; the chain of open sites stays as it is. */
+/* Exchange a saved site (what one place in the code may access) with the site that now stands at its address; the chain
+ * of open sites stays as it is. */
 static void exchange_saved_site(struct kept *saved) {
     struct site was = *saved->where;
     *saved->where = saved->site;
@@ -56,12 +57,13 @@ static void exchange_saved_site(struct kept *saved) {
 }
 
 /* Save a site that follows its array before its place gets another one, so that it can come back. */
-void block_site_lay_aside(struct site *site) {
+void lay_site_aside(struct site *site) {
     if (site->key && site->follows) save_site(&aside, site);
 }
 
-/* Put back the saved site of the same place that covers this access, if there is one. Return whether that was done. */
-bool block_site_restore(struct site *site, uintptr_t address, size_t size) {
+/* Put back a saved site (what one place in the code may access) that covers this access, if the place has one. Return
+ * whether that was done. */
+bool restore_laid_aside_site(struct site *site, uintptr_t address, size_t size) {
     for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++)
         if (one->where == site && one->site.key == site->key && one->site.size == size &&
             address - one->site.low <= one->site.reach) {
@@ -75,27 +77,27 @@ bool block_site_restore(struct site *site, uintptr_t address, size_t size) {
 
 /* Return the address of the iteration's own element of an array, without the part that the innermost loop index
  * adds. */
-static uintptr_t own_element_address(const struct aspect *aspect) {
+static uintptr_t find_own_element_address(const struct aspect *aspect) {
     uintptr_t a = *aspect->home;
     int64_t own[WEFT_MAX_RANK];
-    own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, here.index, own);
     for (int k = 0; k < aspect->object->rank; k++)
         if (!aspect->free[k] && aspect->own[k].axis == here.rank - 1)
             a -= (uintptr_t)((own[k] - aspect->object->lower[k]) * aspect->object->stride[k]);
     return a;
 }
 
-/* Return whether a site of this array may move along with the iteration's own element, and note where that element is
- * now. */
-bool block_site_starts_following(const struct aspect *aspect) {
+/* Let a site (what one place in the code may access) move along with the own element of an array, and note where that
+ * element is now. Return false if the site cannot follow. */
+bool let_site_follow_array(const struct aspect *aspect) {
     ptrdiff_t number = aspect - here.aspects;
     if (number >= ANCHORS || here.rank < 2 || !aspect->exact) return false;
-    anchors[number] = own_element_address(aspect);
+    anchors[number] = find_own_element_address(aspect);
     return true;
 }
 
-/* Save all open and laid-aside sites under the blocks that the iterations are leaving (`blocks`: their hash), in place
- * of the oldest set if the table is full. */
+/* Save all open and laid-aside sites (what places in the code may access) under the blocks that the iterations are
+ * leaving (`blocks`: their hash), in place of the oldest set if the table is full. */
 static void save_sites_of_blocks(uint64_t blocks) {
     struct set *set = sets;
     while (set < sets + set_count && set->blocks != blocks) set++;
@@ -116,7 +118,8 @@ static void save_sites_of_blocks(uint64_t blocks) {
     aside.count = 0;
 }
 
-/* Open the sites again that were saved under these blocks (`blocks`: their hash), if they are in the table. */
+/* Open the saved sites (what places in the code may access) of these blocks again (`blocks`: their hash), if they are
+ * in the table. */
 static void restore_sites_of_blocks(uint64_t blocks) {
     for (const struct set *set = sets; set < sets + set_count; set++) {
         if (set->blocks != blocks) continue;
@@ -147,7 +150,8 @@ static void move_site_interval(struct site *site, uintptr_t offset) {
     site->reach = 0;
 }
 
-/* Move a site by the distance that its array's own element has moved. `offsets`: bytes for each of `count` arrays. */
+/* Move a site (what one place in the code may access) by the distance that its array's own element has moved.
+ * `offsets`: bytes for each of `count` arrays. */
 static void move_site_with_its_array(struct site *site, const uintptr_t offsets[], int count) {
     for (int i = 0; i < count && site->key && site->follows; i++)
         if (here.aspects[i].object == site->object && !here.aspects[i].remote && offsets[i]) {
@@ -156,14 +160,14 @@ static void move_site_with_its_array(struct site *site, const uintptr_t offsets[
         }
 }
 
-/* Move all sites whose array's own element has moved since the last call, also the saved ones. Drop saved ones that had
- * to be closed. */
+/* Move all sites (what places in the code may access) whose array's own element has moved since the last call, also the
+ * saved ones. Drop saved ones that had to be closed. */
 static void move_following_sites(void) {
     uintptr_t by[ANCHORS];
     bool moved = false;
     int count = here.aspect_count < ANCHORS ? here.aspect_count : ANCHORS;
     for (int i = 0; i < count; i++) {
-        uintptr_t at = own_element_address(&here.aspects[i]);
+        uintptr_t at = find_own_element_address(&here.aspects[i]);
         by[i] = at - anchors[i];
         anchors[i] = at;
         moved |= by[i] != 0;
@@ -176,9 +180,9 @@ static void move_following_sites(void) {
     }
 }
 
-/* Bring the sites up to date where a row of iterations begins or the iterations enter other blocks of the grid.
- * `previous_blocks`: hash of the blocks before. */
-void block_sites_enter_row(uint64_t previous_blocks) {
+/* Bring the sites (what places in the code may access) up to date where a row of iterations begins or the iterations
+ * enter other blocks of the grid. `previous_blocks`: hash of the blocks before. */
+void update_sites_for_row(uint64_t previous_blocks) {
     if (here.blocks != previous_blocks) {
         save_sites_of_blocks(previous_blocks);
         close_sites();

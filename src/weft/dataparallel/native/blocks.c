@@ -63,43 +63,45 @@ static void set_block_shape(struct object *object, const struct form *shape, siz
         for (int d = 1; d < shape->rank; d++) row *= extent[d] > 0 ? (size_t)extent[d] : 1;
         extent[0] = (int64_t)((object->high - object->low) / row);
         if (extent[0] > 0) {
-            object_set_shape(object, shape->element, shape->rank, NULL, extent, WEFT_ORDER_C);
+            set_object_shape(object, shape->element, shape->rank, NULL, extent, WEFT_ORDER_C);
             return;
         }
         extent[0] = (int64_t)((object->high - object->low) / access_size);
     }
-    object_set_shape(object, access_size, 1, NULL, extent, WEFT_ORDER_C);
+    set_object_shape(object, access_size, 1, NULL, extent, WEFT_ORDER_C);
 }
 
 void block_set_plain_shape(struct object *object, size_t access_size) { set_block_shape(object, NULL, access_size); }
 
 /* Return a new object for the heap block around an address, with its variable's name and shape; NULL if no known block
  * is there. */
-struct object *block_object(uintptr_t address, size_t access_size) {
+struct object *make_object_of_heap_block(uintptr_t address, size_t access_size) {
     uintptr_t low, high;
     if (!find_heap_block(address, &low, &high)) return NULL;
     int data = (int)cell8(low - 8)->read;
-    struct object *o = object_insert(data, low, high - low);
+    struct object *o = register_object(data, low, high - low);
     set_block_shape(o, find_shape_of_variable(data), access_size);
     return o;
 }
 
 /* Name the heap block that begins at `base` and keep its shape in the shadow cells; it becomes an object only when it
  * is first examined. Does nothing if no block begins there. */
-void weft_check_heap(int variable_id, const void *base, size_t element, int rank, const int64_t extent[]) {
+void weft_check_name_heap_block(int variable_id, const void *base, size_t element, int dimension_count,
+                                const int64_t extent[]) {
     uintptr_t low = (uintptr_t)base;
-    if (now.off || !base || low % 8 || variable_id < 1 || rank > WEFT_MAX_RANK || cell8(low - 8)->written != REDZONE)
+    if (now.off || !base || low % 8 || variable_id < 1 || dimension_count > WEFT_MAX_RANK ||
+        cell8(low - 8)->written != REDZONE)
         return;
     GROW_TO(forms, (size_t)variable_id, form_room);
     struct form *f = &forms[variable_id];
     f->element = element ? element : 1;
-    f->rank = rank;
-    for (int d = 0; d < rank; d++) f->extent[d] = extent[d];
+    f->rank = dimension_count;
+    for (int d = 0; d < dimension_count; d++) f->extent[d] = extent[d];
     cell8(low - 8)->read = (stamp_t)variable_id;
     struct object *o = find_object_at(low);
     if (o && o->low == low && !o->distributed) {
         o->data = o->first_data = variable_id;
-        if (rank > 0) set_block_shape(o, f, element);
+        if (dimension_count > 0) set_block_shape(o, f, element);
         forget_sites();
     }
 }

@@ -11,34 +11,34 @@
 static struct groups groups;
 
 /* Return whether the loop that runs names an array in a CONSISTENT clause. */
-bool is_consistent(const struct object *object) {
+bool is_in_consistent_clause(const struct object *object) {
     for (int i = 0; i < here.consistent_count; i++)
         if (here.consistent[i].object == object) return true;
     return false;
 }
 
 /* At a loop's end: leave arrays of asynchronous CONSISTENT clauses without values until their group has completed. */
-void consistent_guard_arrays(void) {
+void undefine_unfinished_consistent_arrays(void) {
     for (int i = 0; i < here.consistent_count; i++) {
         const struct object *o = here.consistent[i].object;
         if (!here.consistent[i].group) continue;
         undefine_written_values(o->low, o->high);
-        groups_add_memory(&groups, here.consistent[i].group, o->low, o->high);
+        add_memory_to_group(&groups, here.consistent[i].group, o->low, o->high);
     }
 }
 
-void weft_check_consistent_start(int construct_id, int group) {
-    groups_start(&groups, construct_id, group, "consistent-start", NULL);
+void weft_check_consistent_start(int construct_id, int group_id) {
+    start_group(&groups, construct_id, group_id, "consistent-start", NULL);
 }
 
 /* Give elements in [low, high) whose values were undefined a value again: all copies are the same now. */
-static void define_values(uintptr_t low, uintptr_t high) {
+static void mark_values_defined(uintptr_t low, uintptr_t high) {
     for (uintptr_t a = low & ~(uintptr_t)3; a < high; a += 4) {
         struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
         if (c->written == UNDEFINED) c->written = now.cur;
     }
 }
 
-void weft_check_consistent_wait(int construct_id, int group) {
-    groups_wait(&groups, construct_id, group, "consistent-wait", define_values);
+void weft_check_consistent_wait(int construct_id, int group_id) {
+    complete_group(&groups, construct_id, group_id, "consistent-wait", mark_values_defined);
 }

@@ -32,9 +32,9 @@ struct owners {
     int64_t at[];
 };
 
-/* Return the coordinate, in one dimension of the loop's ON array, of the processor that runs an iteration; EVERYWHERE
- * where all processors along that dimension run it. */
-static int64_t root_coordinate(int dimension, const int64_t index[]) {
+/* Return the coordinate, in one dimension of the ON array (to whose elements the loop's iterations are mapped), of the
+ * processor that runs an iteration; EVERYWHERE where all processors along that dimension run it. */
+static int64_t find_iteration_coordinate(int dimension, const int64_t index[]) {
     const struct term *t = &here.at[dimension];
     if (here.on->kinds[dimension] == WEFT_WHOLE || t->axis == WEFT_ALL) return EVERYWHERE;
     return t->axis >= 0 ? t->coefficient * index[t->axis] + t->offset : t->offset;
@@ -57,27 +57,27 @@ static struct owners *ensure_owner_table(struct object *object) {
 
 /* At a loop's end: keep for each element of a replicated array where the iteration ran that wrote it. Must come before
  * the loop's stamps lose their meaning. */
-void copies_note_writers(struct object *object) {
+void note_writers_of_copies(struct object *object) {
     if (here.what != LOOP || !here.on || !object->array || !ensure_owner_table(object)) return;
     int64_t index[WEFT_MAX_RANK], *at = object->owners->at;
     for (uintptr_t a = object->low; a < object->high; a += object->element, at += here.on->rank) {
         const struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
         if (c->written > now.base && c->written < SPLIT && find_iteration_of_stamp(c->written, index))
-            for (int d = 0; d < here.on->rank; d++) at[d] = root_coordinate(d, index);
+            for (int d = 0; d < here.on->rank; d++) at[d] = find_iteration_coordinate(d, index);
     }
 }
 
 /* Return whether the current iteration runs on the processor where the element at `address` got its value in an earlier
  * loop. */
-bool copies_has_value_here(const struct object *object, uintptr_t address) {
+bool has_value_from_this_processor(const struct object *object, uintptr_t address) {
     if (!object || !object->owners || here.what != LOOP || !here.started || here.on != object->owners->root ||
         here.on->mapped != object->owners->mapped)
         return false;
     const int64_t *at = object->owners->at + (address - object->low) / object->element * (size_t)here.on->rank;
     for (int d = 0; d < here.on->rank; d++) {
-        int64_t here_at = root_coordinate(d, here.index);
+        int64_t here_at = find_iteration_coordinate(d, here.index);
         if (at[d] == EVERYWHERE) continue;
-        if (here_at == EVERYWHERE || !has_same_owner(here.on, d, here_at, at[d])) return false;
+        if (here_at == EVERYWHERE || !have_elements_same_owner(here.on, d, here_at, at[d])) return false;
     }
     return true;
 }
@@ -98,7 +98,7 @@ static size_t earlier_count, earlier_room;
 
 /* Return whether an array is replicated along a dimension of the processors over which the loop's iterations are
  * spread, so that each of these iterations writes a copy of its own. */
-static bool has_copy_for_each_iteration(const struct object *object) {
+static bool writes_each_iteration_own_copy(const struct object *object) {
     if (here.what != LOOP || !here.on || !object || !object->root) return false;
     for (int d = 0; d < object->root->rank; d++) {
         if (object->root->kinds[d] == WEFT_WHOLE || object->map[d].axis != WEFT_ALL) continue;
@@ -110,8 +110,8 @@ static bool has_copy_for_each_iteration(const struct object *object) {
 
 /* Handle a second write of an element in one loop: if each iteration writes its own copy, keep the first value for the
  * comparison at the loop's end and return true. False: it is an ordinary conflict. */
-bool copies_save_earlier_value(const struct detail *detail) {
-    if (detail->size > sizeof earlier->value || !has_copy_for_each_iteration(detail->object)) return false;
+bool save_earlier_copy_value(const struct detail *detail) {
+    if (detail->size > sizeof earlier->value || !writes_each_iteration_own_copy(detail->object)) return false;
     GROW(earlier, earlier_count, earlier_room, 256);
     struct earlier *one = &earlier[earlier_count++];
     *one = (struct earlier){.detail = *detail, .by = now.cur};
@@ -120,7 +120,7 @@ bool copies_save_earlier_value(const struct detail *detail) {
 }
 
 /* At a loop's end: report elements whose copies got different values from different iterations. */
-void copies_report_differences(void) {
+void report_differing_copies(void) {
     for (size_t i = 0; i < earlier_count; i++) {
         struct earlier *one = &earlier[i];
         if (memcmp(one->value, (const void *)one->detail.address, one->detail.size) == 0) continue;

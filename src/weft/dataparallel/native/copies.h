@@ -7,10 +7,10 @@
 
 struct detail;
 struct object;
-void copies_note_writers(struct object *object);
-bool copies_has_value_here(const struct object *object, uintptr_t address);
+void note_writers_of_copies(struct object *object);
+bool has_value_from_this_processor(const struct object *object, uintptr_t address);
 void copies_forget(struct object *object);
-bool copies_save_earlier_value(const struct detail *detail);
-void copies_report_differences(void);
+bool save_earlier_copy_value(const struct detail *detail);
+void report_differing_copies(void);
 
 #endif

@@ -105,7 +105,7 @@ uint64_t *report_finding(const struct detail *detail) {
     put_truth(&l, "write", detail->write);
     const struct object *o = detail->object;
     if (o && o->array) {
-        element_index_at(o, detail->address, index);
+        compute_element_index(o, detail->address, index);
         put_numbers(&l, "index", o->rank, index);
         put_number(&l, "name", o->first_data);
         if (o->order == WEFT_ORDER_FORTRAN) put_text(&l, "order", "fortran");
@@ -141,8 +141,8 @@ static void write_value_and_range(struct line *line, int variable_id, int dimens
 }
 
 /* Report an index outside low..high in one dimension of a variable. */
-void findings_report_index(int variable_id, uintptr_t base_address, int dimension, int64_t index, int64_t low,
-                           int64_t high, uintptr_t pc) {
+void report_index_out_of_bounds(int variable_id, uintptr_t base_address, int dimension, int64_t index, int64_t low,
+                                int64_t high, uintptr_t pc) {
     (void)base_address;
     int construct = here.what == SEQUENTIAL ? 0 : here.id;
     int id = add_finding_or_count("out-of-bounds", NULL, construct, variable_id, pc);
@@ -154,8 +154,8 @@ void findings_report_index(int variable_id, uintptr_t base_address, int dimensio
 }
 
 /* Report an index outside an array's bounds that -fsanitize=bounds found at a line and column. */
-void findings_report_index_at_line(const char *file, unsigned source_line, unsigned column, const char *type,
-                                   int64_t index) {
+void report_index_out_of_bounds_at_line(const char *file, unsigned source_line, unsigned column, const char *type,
+                                        int64_t index) {
     int construct = here.what == SEQUENTIAL ? 0 : here.id;
     uintptr_t place = ((uintptr_t)source_line << 12 | column) ^ (uintptr_t)file;
     int id = add_finding_or_count("out-of-bounds", NULL, construct, 0, place);
@@ -172,8 +172,8 @@ void findings_report_index_at_line(const char *file, unsigned source_line, unsig
 
 /* Report a number in a directive that lies outside low..high as declared. `dimension` counts from 0; `why` names the
  * directive. */
-void findings_report_parameter(const char *why, int construct_id, int variable_id, int dimension, int64_t value,
-                               int64_t low, int64_t high) {
+void report_directive_parameter(const char *why, int construct_id, int variable_id, int dimension, int64_t value,
+                                int64_t low, int64_t high) {
     int id = add_finding_or_count("out-of-bounds", why, construct_id, variable_id, (uintptr_t)dimension);
     if (!id) return;
     struct line l = begin_finding_line(id, "out-of-bounds", why, construct_id, 0);
@@ -182,22 +182,22 @@ void findings_report_parameter(const char *why, int construct_id, int variable_i
     send_line(&l);
 }
 
-/* Report a value in a localized array that is no index its own processor has. `target`: the array that it should index;
- * `index`: where the value stands. */
-void findings_report_localize(int construct_id, int variable_id, int target, const int64_t index[], int rank,
-                              int64_t value) {
-    int id = add_finding_or_count("remote-access", "localize", construct_id, variable_id, (uintptr_t)target);
+/* Report a value in a localized array that is no index its own processor has. `target_id`: the array that it should
+ * index; `index`: where the value stands. */
+void report_remote_localized_value(int construct_id, int variable_id, int target_id, const int64_t index[],
+                                   int dimension_count, int64_t value) {
+    int id = add_finding_or_count("remote-access", "localize", construct_id, variable_id, (uintptr_t)target_id);
     if (!id) return;
     struct line l = begin_finding_line(id, "remote-access", "localize", construct_id, 0);
     put_number(&l, "data", variable_id);
-    put_number(&l, "array", target);
+    put_number(&l, "array", target_id);
     put_number(&l, "number", value);
-    put_numbers(&l, "index", rank, index);
+    put_numbers(&l, "index", dimension_count, index);
     send_line(&l);
 }
 
 /* Report a directive that cannot be right where it stands. `variable_id`: the group or variable that it names. */
-void findings_report_directive(const char *why, int construct_id, int variable_id) {
+void report_misplaced_directive(const char *why, int construct_id, int variable_id) {
     int id = add_finding_or_count("directive-order", why, construct_id, variable_id, 0);
     if (!id) return;
     struct line l = begin_finding_line(id, "directive-order", why, construct_id, 0);
@@ -205,27 +205,28 @@ void findings_report_directive(const char *why, int construct_id, int variable_i
     send_line(&l);
 }
 
-/* Report a reduction whose result is wrong, or whose partial value went into another variable (`other_data`; 0: none).
- * The place is that of its last read, or of the write into the other variable. */
-void findings_report_reduction(const char *kind, const char *why, const struct reduction *reduction,
-                               const char *expected, const char *got, int other_data) {
-    int id = add_finding_or_count(kind, why, here.id, reduction->data, other_data ? (uintptr_t)other_data << 2 : 0);
+/* Report a reduction whose result is wrong, or whose partial value went into another variable (`other_variable_id`; 0:
+ * none). The place is that of its last read, or of the write into the other variable. */
+void report_reduction_fault(const char *kind, const char *why, const struct reduction *reduction, const char *expected,
+                            const char *got, int other_variable_id) {
+    int id = add_finding_or_count(kind, why, here.id, reduction->data,
+                                  other_variable_id ? (uintptr_t)other_variable_id << 2 : 0);
     if (!id) return;
     uintptr_t place = reduction->reader;
-    for (const struct site *s = other_data ? sites_opened() : NULL; s; s = s->next == s ? NULL : s->next)
-        if (s->object && s->object->data == other_data && s->write)
+    for (const struct site *s = other_variable_id ? sites_opened() : NULL; s; s = s->next == s ? NULL : s->next)
+        if (s->object && s->object->data == other_variable_id && s->write)
             place = s->place; /* what the partial value went into */
     struct line l = begin_finding_line(id, kind, why, here.id, place);
     put_number(&l, "data", reduction->data);
     put_number(&l, "operation", reduction->operation);
-    put_number(&l, "array", other_data);
+    put_number(&l, "array", other_variable_id);
     put_text(&l, "expected", expected);
     put_text(&l, "got", got);
     send_line(&l);
 }
 
 /* Write how often a construct ran and how many iterations it had in all. */
-void findings_write_run_counts(int construct_id, uint64_t times, uint64_t iterations) {
+void write_line_of_run_counts(int construct_id, uint64_t times, uint64_t iterations) {
     if (!lines_ours()) return;
     struct line l = new_line();
     put_number(&l, "ran", construct_id);
@@ -235,7 +236,7 @@ void findings_write_run_counts(int construct_id, uint64_t times, uint64_t iterat
 }
 
 /* Write at how many places of the program accesses were examined. */
-void findings_write_place_count(unsigned count) {
+void write_line_of_place_count(unsigned count) {
     struct line l = new_line();
     put_number(&l, "places", count);
     send_line(&l);
@@ -307,7 +308,7 @@ static bool reserve_shadow_memory(uintptr_t low, uintptr_t high) {
 
 /* Open the findings file and reserve the shadow memory. Return false if nothing is to be checked or memory is not to be
  * had; the latter is reported. */
-static bool findings_open_file(void) {
+static bool open_findings_and_shadow_memory(void) {
     if (!lines_open_file()) return false;
     if (reserve_shadow_memory(SPACE8, SPACE8 + FOLD + 1) && reserve_shadow_memory(SPACE4, SPACE4 + 2 * (FOLD + 1)) &&
         reserve_shadow_memory(SPACE1, END1))
@@ -324,7 +325,7 @@ static void handle_program_end(void) {
 /* When the program is loaded: if a check is wanted, open the findings file, watch for fatal signals and the program's
  * end, and switch the checks on. */
 __attribute__((constructor(101))) static void start_checking(void) {
-    if (!findings_open_file()) return;
+    if (!open_findings_and_shadow_memory()) return;
     stack_t own = {.ss_sp = aside, .ss_size = sizeof aside};
     stack_top = (uintptr_t)&own;
     sigaltstack(&own, NULL);

@@ -27,17 +27,17 @@ static uint64_t read_memory(int64_t address, int width_kind) {
     return width_kind == MEMORY8 ? *(const uint64_t *)address : *(const uint32_t *)address;
 }
 
-/* Add one term of a form to its value and step: a register, a stack slot, memory, or another form. `saved_registers`:
- * the frame pointer first. */
+/* Add one term of a form (a linear expression of the loop's assembly) to its value and step: a register, a stack slot,
+ * memory, or another form. `saved_registers`: the frame pointer first. */
 static void add_term(const struct row *row, struct line *sum, const struct row_term *term, const struct line forms[],
                      const uint64_t saved_registers[], int64_t iteration_count) {
     const char *frame = (const char *)saved_registers[0];
     if (term->kind == SIGNED || term->kind == ZEROED) {
-        add_extended_term(sum, term, form_value(row, forms, term->which), iteration_count);
+        add_extended_term(sum, term, compute_form_value(row, forms, term->which), iteration_count);
         return;
     }
-    uint64_t at = 1,
-             step = term->kind & STEP_IS_FORM ? form_value(row, forms, (int)term->step).at : (uint64_t)term->step;
+    uint64_t at = 1, step = term->kind & STEP_IS_FORM ? compute_form_value(row, forms, (int)term->step).at
+                                                      : (uint64_t)term->step;
     switch (term->kind & ~STEP_IS_FORM) {
     case NUMBER: break;
     case REGISTER: at = *(const uint64_t *)((const char *)saved_registers + term->which); break;
@@ -48,7 +48,7 @@ static void add_term(const struct row *row, struct line *sum, const struct row_t
         at = read_memory(term->step, term->kind);
         step = 0;
         break;
-    default: add_extended_term(sum, term, form_value(row, forms, term->which), iteration_count); return;
+    default: add_extended_term(sum, term, compute_form_value(row, forms, term->which), iteration_count); return;
     }
     sum->at += at * (uint64_t)term->factor;
     sum->step += step * (uint64_t)term->factor;
@@ -56,7 +56,7 @@ static void add_term(const struct row *row, struct line *sum, const struct row_t
 
 /* Compute for each form (a linear expression of the loop's assembly) its value at the first of the iterations and by
  * what it rises. Forms that are shifts of others are left out. `saved_registers`: the frame pointer comes first. */
-void row_evaluate_forms(const struct row *row, const uint64_t saved_registers[], int64_t iteration_count,
+void evaluate_row_forms(const struct row *row, const uint64_t saved_registers[], int64_t iteration_count,
                         struct line forms[]) {
     static const uint64_t unit = 1;
     const char *frame = (const char *)saved_registers[0];
@@ -144,8 +144,8 @@ static int64_t evaluate_guard(const struct row_guard *guard, struct line left_va
 /* Find which basic blocks the next iterations run: NEVER, PERHAPS or ALWAYS in blocks[]. Return how many iterations run
  * the same ones; 0: not known. *may_differ: whether blocks that only some iterations run are acceptable; on return,
  * whether there are such blocks. */
-int64_t row_find_blocks(const struct row *row, const struct line forms[], int64_t iteration_count, bool *may_differ,
-                        uint8_t blocks[]) {
+int64_t find_blocks_of_iterations(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                  bool *may_differ, uint8_t blocks[]) {
     bool may = *may_differ;
     *may_differ = false;
     int farthest = 0; /* a block that no way leads past is always come to */
@@ -157,7 +157,7 @@ int64_t row_find_blocks(const struct row *row, const struct line forms[], int64_
         int fall = row->blocks[b].fall, jump = row->blocks[b].jump;
         if (row->blocks[b].guard >= 0) {
             const struct row_guard *g = &row->guards[row->blocks[b].guard];
-            struct line one = form_value(row, forms, g->left), two = form_value(row, forms, g->right);
+            struct line one = compute_form_value(row, forms, g->left), two = compute_form_value(row, forms, g->right);
             bool taken = false, known = !one.turns && !two.turns;
             int64_t alike = known ? evaluate_guard(g, one, two, iteration_count, &taken) : 0;
             if (alike == 0 && !may) return 0;
@@ -175,10 +175,11 @@ int64_t row_find_blocks(const struct row *row, const struct line forms[], int64_
 
 /* Return how many of the iterations run before the loop exits, with the one that exits if none of its accesses comes
  * behind the exit. */
-int64_t row_count_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
-                             const uint8_t blocks[]) {
+int64_t count_iterations_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                    const uint8_t blocks[]) {
     for (const struct row_end *e = row->ends; e < row->ends + row->end_count && iteration_count > 0; e++) {
-        struct line one = form_value(row, forms, e->guard.left), two = form_value(row, forms, e->guard.right);
+        struct line one = compute_form_value(row, forms, e->guard.left),
+                    two = compute_form_value(row, forms, e->guard.right);
         if (blocks[e->block] != ALWAYS || one.turns || two.turns) continue;
         bool taken;
         int64_t alike = evaluate_guard(&e->guard, one, two, iteration_count, &taken);
@@ -188,13 +189,13 @@ int64_t row_count_until_exit(const struct row *row, const struct line forms[], i
     return iteration_count;
 }
 
-/* Return for how many iterations the forms stay within the limits of the blocks that are run, so that no address wraps
- * around. */
-int64_t row_count_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
-                                const uint8_t blocks[]) {
+/* Return for how many iterations the forms (linear expressions of the loop's assembly) stay within the limits of the
+ * blocks that are run, so that no address wraps around. */
+int64_t count_iterations_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                       const uint8_t blocks[]) {
     for (const struct row_limit *l = row->limits; l < row->limits + row->limit_count; l++) {
         if (blocks[l->block] == NEVER) continue;
-        struct line f = form_value(row, forms, l->form);
+        struct line f = compute_form_value(row, forms, l->form);
         int64_t step = (int64_t)f.step, most = (int64_t)l->most;
         if (f.turns || most >= INT64_MAX / 4 || step > INT32_MAX || step < INT32_MIN || f.at > (uint64_t)most)
             return 0; /* with these numbers nothing turns around at 2^64 */

@@ -85,7 +85,7 @@ static named_t *find_named_array(const char *name, int add_if_missing) {
 void weft_fortran_program(void) { weft_check_sequential(1); }
 
 /* Tell the runtime what numbers a variable holds (WEFT_INT32, WEFT_DOUBLE, ...), from its descriptor. */
-static void set_number_type(int variable_id, const CFI_cdesc_t *variable) {
+static void tell_number_type(int variable_id, const CFI_cdesc_t *variable) {
     int kind = variable->type & CFI_type_mask, type = 0;
     size_t size = variable->elem_len, step = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
     if (kind == CFI_type_Integer) type = WEFT_INT8 + (int)step;
@@ -95,19 +95,20 @@ static void set_number_type(int variable_id, const CFI_cdesc_t *variable) {
     weft_check_type(variable_id, type);
 }
 
-void weft_fortran_data(int variable_id, CFI_cdesc_t *variable) {
-    set_number_type(variable_id, variable);
+void weft_fortran_register_variable(int variable_id, CFI_cdesc_t *variable) {
+    tell_number_type(variable_id, variable);
     weft_check_data(variable_id, base_of(variable), count_bytes(variable));
 }
 
 /* Register an array of a program unit (`role`: local, static or an argument) with its Fortran bounds. Static arrays
  * are registered once; arguments become another view of what lies there. Also kept by name for gfortran's bounds
  * reports. */
-void weft_fortran_array(int variable_id, int role, const char *name, const int64_t *lower, CFI_cdesc_t *array) {
+void weft_fortran_register_array(int variable_id, int role, const char *name, const int64_t *lower,
+                                 CFI_cdesc_t *array) {
     int64_t extent[CFI_MAX_RANK];
     void *base = base_of(array);
     if (!base || array->rank > WEFT_MAX_RANK) return;
-    set_number_type(variable_id, array);
+    tell_number_type(variable_id, array);
     int open = !is_contiguous(array);
     for (int d = 0; d < array->rank; d++) {
         extent[d] = array->dim[d].extent;
@@ -141,58 +142,60 @@ void weft_fortran_array(int variable_id, int role, const char *name, const int64
     weft_check_array(variable_id, base, array->elem_len, array->rank, lower, extent, WEFT_ORDER_FORTRAN);
 }
 
-void weft_fortran_clear(CFI_cdesc_t *variable) {
+void weft_fortran_clear_variable(CFI_cdesc_t *variable) {
     if (base_of(variable) && is_contiguous(variable)) weft_check_clear(base_of(variable), count_bytes(variable));
 }
 
 /* Register a scalar that has no value yet. Only numbers are filled with the pattern for uninitialised memory, text is
  * not. */
-void weft_fortran_scalar(int variable_id, CFI_cdesc_t *variable) {
+void weft_fortran_register_unset_scalar(int variable_id, CFI_cdesc_t *variable) {
     int kind = variable->type & CFI_type_mask;
     if (kind != CFI_type_Integer && kind != CFI_type_Real && kind != CFI_type_Complex && kind != CFI_type_Logical)
         return;
-    set_number_type(variable_id, variable);
+    tell_number_type(variable_id, variable);
     weft_check_data(variable_id, base_of(variable), count_bytes(variable));
     weft_check_clear(base_of(variable), count_bytes(variable));
 }
 
 /* Check reads of all elements of an array section along its first `dimensions` dimensions, beginning at `first`.
  * `is_structure`: its elements may have gaps, which need no values. */
-static void read_part_elements(const CFI_cdesc_t *array, int dimensions, const char *first, int site,
-                               bool is_structure) {
+static void check_reads_of_elements(const CFI_cdesc_t *array, int dimensions, const char *first, int site_id,
+                                    bool is_structure) {
     if (dimensions == 0) {
-        if (is_structure) weft_check_put_out(first, array->elem_len, site);
-        else weft_check_read(first, array->elem_len, site);
+        if (is_structure) weft_check_put_out(first, array->elem_len, site_id);
+        else weft_check_read(first, array->elem_len, site_id);
         return;
     }
     const CFI_dim_t *d = &array->dim[dimensions - 1];
     for (CFI_index_t i = 0; i < d->extent; i++)
-        read_part_elements(array, dimensions - 1, first + i * d->sm, site, is_structure);
+        check_reads_of_elements(array, dimensions - 1, first + i * d->sm, site_id, is_structure);
 }
 
 /* Check the reads of a variable that a PRINT or WRITE statement puts out, since the library has no hooks. */
-void weft_fortran_printed(int site, CFI_cdesc_t *variable) {
+void weft_fortran_check_printed_variable(int site_id, CFI_cdesc_t *variable) {
     if (base_of(variable) && variable->elem_len)
-        read_part_elements(variable, variable->rank, variable->base_addr, site, variable->type == CFI_type_struct);
+        check_reads_of_elements(variable, variable->rank, variable->base_addr, site_id,
+                                variable->type == CFI_type_struct);
 }
 
 /* Where a template would lie: it has no memory, and no variable lies there. */
 static const void *template_address(int variable_id) { return (const void *)(uintptr_t)variable_id; }
 
 /* Register a template with its bounds. `is_once`: only at the first call. */
-void weft_fortran_template(int variable_id, int is_once, int rank, const int64_t *low, const int64_t *high) {
+void weft_fortran_register_template(int variable_id, int is_once, int dimension_count, const int64_t *low,
+                                    const int64_t *high) {
     int64_t extent[WEFT_MAX_RANK];
     known_t *place = find_or_add_known_memory(template_address(variable_id));
     if (is_once && place->declared) return;
     place->declared = 1;
-    for (int d = 0; d < rank && d < WEFT_MAX_RANK; d++) extent[d] = high[d] - low[d] + 1;
-    weft_check_template(variable_id, rank, low, extent);
+    for (int d = 0; d < dimension_count && d < WEFT_MAX_RANK; d++) extent[d] = high[d] - low[d] + 1;
+    weft_check_template(variable_id, dimension_count, low, extent);
 }
 
 /* --- mappings ----------------------------------------------------------------------------------------------------- */
 
 /* Return the `index`-th number (from 0) of a one-dimensional integer or real array as a double. */
-static double read_number(const CFI_cdesc_t *array, CFI_index_t index) {
+static double read_array_number(const CFI_cdesc_t *array, CFI_index_t index) {
     const char *place = (const char *)array->base_addr + (array->rank ? index * array->dim[0].sm : 0);
     int real = (array->type & CFI_type_mask) == CFI_type_Real;
     if (real) return array->elem_len == 4 ? *(const float *)place : *(const double *)place;
@@ -205,12 +208,12 @@ static double read_number(const CFI_cdesc_t *array, CFI_index_t index) {
 }
 
 /* Tell the runtime the block sizes or weights of one dimension (GEN_BLOCK, WGT_BLOCK), from an array of the program. */
-void weft_fortran_blocks(int variable_id, int dimension, CFI_cdesc_t *sizes, CFI_cdesc_t *array) {
+void weft_fortran_set_block_sizes(int variable_id, int dimension, CFI_cdesc_t *sizes, CFI_cdesc_t *array) {
     CFI_index_t count = sizes->rank ? sizes->dim[0].extent : 1;
     if (count < 1) return;
     double *numbers = malloc((size_t)count * sizeof *numbers);
     if (!numbers) return;
-    for (CFI_index_t k = 0; k < count; k++) numbers[k] = read_number(sizes, k);
+    for (CFI_index_t k = 0; k < count; k++) numbers[k] = read_array_number(sizes, k);
     weft_check_blocks(variable_id, base_of(array), dimension, count, numbers);
     free(numbers);
 }
@@ -224,40 +227,42 @@ static int is_already_mapped(const void *base_address, int variable_id, int is_o
     return 0;
 }
 
-/* Distribute an array or template as DISTRIBUTE says, with one kind for each dimension; `tasks` (0: none): onto the
- * processors of that task only. `is_once`: unless that was done before. */
-void weft_fortran_distribute(int construct_id, int variable_id, int is_once, int rank, const int *kinds, int tasks,
-                             int64_t task, CFI_cdesc_t *array) {
+/* Distribute an array or template as DISTRIBUTE says, with one kind for each dimension; `task_array_id` (0: none): onto
+ * the processors of that task only. `is_once`: unless that was done before. */
+void weft_fortran_distribute_array(int construct_id, int variable_id, int is_once, int dimension_count,
+                                   const int *kinds, int task_array_id, int64_t task, CFI_cdesc_t *array) {
     void *base = base_of(array);
     if ((array && !base) || is_already_mapped(base, variable_id, is_once)) return;
-    if (tasks) weft_check_distribute_onto(construct_id, variable_id, base, rank, kinds, tasks, task);
-    else weft_check_distribute(construct_id, variable_id, base, rank, kinds);
+    if (task_array_id)
+        weft_check_distribute_onto(construct_id, variable_id, base, dimension_count, kinds, task_array_id, task);
+    else weft_check_distribute(construct_id, variable_id, base, dimension_count, kinds);
 }
 
-/* Align an array with `target` as ALIGN says: `axis`, `coefficient` and `offset` for each of the target's `rank`
- * dimensions. `is_once`: unless that was done before. */
-void weft_fortran_align(int construct_id, int variable_id, int is_once, int target, int rank, const int *axis,
-                        const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array,
-                        CFI_cdesc_t *target_array) {
+/* Align an array with `target_id` as ALIGN says: `axis`, `coefficient` and `offset` for each of the target's
+ * `dimension_count` dimensions. `is_once`: unless that was done before. */
+void weft_fortran_align_array(int construct_id, int variable_id, int is_once, int target_id, int dimension_count,
+                              const int *axis, const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array,
+                              CFI_cdesc_t *target_array) {
     void *base = base_of(array), *goal_base = base_of(target_array);
     if ((array && !base) || (target_array && !goal_base) || is_already_mapped(base, variable_id, is_once)) return;
-    weft_check_align(construct_id, variable_id, base, target, goal_base, rank, axis, coefficient, offset);
+    weft_check_align(construct_id, variable_id, base, target_id, goal_base, dimension_count, axis, coefficient, offset);
 }
 
-void weft_fortran_shadow(int variable_id, int rank, const int64_t *low, const int64_t *high, CFI_cdesc_t *array) {
-    if (base_of(array)) weft_check_shadow(variable_id, base_of(array), rank, low, high);
+void weft_fortran_set_shadow_widths(int variable_id, int dimension_count, const int64_t *low, const int64_t *high,
+                                    CFI_cdesc_t *array) {
+    if (base_of(array)) weft_check_shadow(variable_id, base_of(array), dimension_count, low, high);
 }
 
 /* Tell the runtime the processor of each element of one dimension (INDIRECT), from an array of the program. */
-void weft_fortran_owners(int variable_id, int dimension, CFI_cdesc_t *owners, CFI_cdesc_t *array) {
+void weft_fortran_set_owners(int variable_id, int dimension, CFI_cdesc_t *owners, CFI_cdesc_t *array) {
     int64_t lower = weft_check_lower(variable_id, base_of(array), dimension);
     for (CFI_index_t k = 0; owners->rank == 1 && k < owners->dim[0].extent; k++)
-        weft_check_owner(variable_id, base_of(array), dimension, lower + k, (int64_t)read_number(owners, k));
+        weft_check_owner(variable_id, base_of(array), dimension, lower + k, (int64_t)read_array_number(owners, k));
 }
 
-void weft_fortran_owner_derived(int variable_id, int dimension, int64_t element, int target, int axis, int64_t index,
-                                CFI_cdesc_t *array, CFI_cdesc_t *goal) {
-    weft_check_owner_derived(variable_id, base_of(array), dimension, element, target, base_of(goal), axis, index);
+void weft_fortran_set_derived_owner(int variable_id, int dimension, int64_t element, int target_id, int axis,
+                                    int64_t index, CFI_cdesc_t *array, CFI_cdesc_t *goal) {
+    weft_check_owner_derived(variable_id, base_of(array), dimension, element, target_id, base_of(goal), axis, index);
 }
 
 int64_t weft_fortran_lower(int variable_id, int dimension, CFI_cdesc_t *array) {
@@ -268,55 +273,58 @@ int64_t weft_fortran_extent(int variable_id, int dimension, CFI_cdesc_t *array) 
     return weft_check_extent(variable_id, base_of(array), dimension);
 }
 
-/* Begin a named shadow edge (SHADOW_ADD) in a dimension of an array, from the indices of `target` along `axis`; its
- * elements and arrays follow. `over`: another edge of the target whose indices count, too; 0: none. */
-void weft_fortran_edge_begin(int construct_id, int name, int variable_id, int dimension, int target, int axis, int over,
-                             CFI_cdesc_t *array, CFI_cdesc_t *target_array) {
-    weft_check_edge_begin(construct_id, name, variable_id, base_of(array), dimension, target, base_of(target_array),
-                          axis, over);
+/* Begin a named shadow edge (SHADOW_ADD) in a dimension of an array, from the indices of `target_id` along `axis`; its
+ * elements and arrays follow. `other_edge_name`: another edge of the target whose indices count, too; 0: none. */
+void weft_fortran_begin_edge(int construct_id, int edge_name, int variable_id, int dimension, int target_id, int axis,
+                             int other_edge_name, CFI_cdesc_t *array, CFI_cdesc_t *target_array) {
+    weft_check_edge_begin(construct_id, edge_name, variable_id, base_of(array), dimension, target_id,
+                          base_of(target_array), axis, other_edge_name);
 }
 
-void weft_fortran_edge_include(int variable_id, CFI_cdesc_t *array) {
+void weft_fortran_include_array_in_edge(int variable_id, CFI_cdesc_t *array) {
     weft_check_edge_include(variable_id, base_of(array));
 }
 
-void weft_fortran_edge_renew(int construct_id, int name, int variable_id, CFI_cdesc_t *array) {
-    weft_check_edge_renew(construct_id, name, variable_id, base_of(array));
+void weft_fortran_renew_edge(int construct_id, int edge_name, int variable_id, CFI_cdesc_t *array) {
+    weft_check_edge_renew(construct_id, edge_name, variable_id, base_of(array));
 }
 
-void weft_fortran_localize(int construct_id, int variable_id, int target, int axis, CFI_cdesc_t *numbers,
+void weft_fortran_localize(int construct_id, int variable_id, int target_id, int axis, CFI_cdesc_t *numbers,
                            CFI_cdesc_t *goal) {
-    weft_check_localize(construct_id, variable_id, base_of(numbers), target, base_of(goal), axis);
+    weft_check_localize(construct_id, variable_id, base_of(numbers), target_id, base_of(goal), axis);
 }
 
 /* --- loops -------------------------------------------------------------------------------------------------------- */
 
 /* Tell the runtime of a clause that maps loop indices to array elements: ON, REMOTE_ACCESS, TIE or CONSISTENT
- * (`clause`), with axis, coefficient and offset for each of the array's `rank` dimensions. */
-void weft_fortran_mapped(int clause, int group, int variable_id, int rank, const int *axis, const int64_t *coefficient,
-                         const int64_t *offset, CFI_cdesc_t *array) {
+ * (`clause`), with axis, coefficient and offset for each of the array's `dimension_count` dimensions. */
+void weft_fortran_add_mapping_clause(int clause, int group_id, int variable_id, int dimension_count, const int *axis,
+                                     const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array) {
     void *base = base_of(array);
-    if (clause == MAP_ON) weft_check_loop_on(variable_id, base, rank, axis, coefficient, offset);
-    else if (clause == MAP_TIE) weft_check_loop_tie(variable_id, base, rank, axis, coefficient, offset);
+    if (clause == MAP_ON) weft_check_loop_on(variable_id, base, dimension_count, axis, coefficient, offset);
+    else if (clause == MAP_TIE) weft_check_loop_tie(variable_id, base, dimension_count, axis, coefficient, offset);
     else if (clause == MAP_CONSISTENT)
-        weft_check_loop_consistent(group, variable_id, base, rank, axis, coefficient, offset);
-    else if (clause == MAP_STATEMENT) weft_check_remote(variable_id, base, rank, axis, coefficient, offset);
-    else if (group) weft_check_loop_remote_group(group, variable_id, base, rank, axis, coefficient, offset);
-    else weft_check_loop_remote(variable_id, base, rank, axis, coefficient, offset);
+        weft_check_loop_consistent(group_id, variable_id, base, dimension_count, axis, coefficient, offset);
+    else if (clause == MAP_STATEMENT) weft_check_remote(variable_id, base, dimension_count, axis, coefficient, offset);
+    else if (group_id)
+        weft_check_loop_remote_group(group_id, variable_id, base, dimension_count, axis, coefficient, offset);
+    else weft_check_loop_remote(variable_id, base, dimension_count, axis, coefficient, offset);
 }
 
 /* The number of a task is its own, whatever the loop over tasks does with its variable. */
 void weft_fortran_task_index(CFI_cdesc_t *variable) { weft_check_local(base_of(variable), count_bytes(variable)); }
 
-void weft_fortran_loop_index(CFI_cdesc_t *variable) { weft_check_loop_index(base_of(variable), count_bytes(variable)); }
+void weft_fortran_add_loop_index(CFI_cdesc_t *variable) {
+    weft_check_loop_index(base_of(variable), count_bytes(variable));
+}
 
-void weft_fortran_loop_private(int variable_id, CFI_cdesc_t *variable) {
+void weft_fortran_add_private_clause(int variable_id, CFI_cdesc_t *variable) {
     if (base_of(variable)) weft_check_loop_private(variable_id, base_of(variable), count_bytes(variable));
 }
 
 /* Return the runtime's number for the type of a reduction variable (WEFT_INT32, ...); 0: a type that no reduction
  * has. */
-static int reduction_type(const CFI_cdesc_t *variable) {
+static int find_reduction_type(const CFI_cdesc_t *variable) {
     size_t bytes = variable->elem_len;
     switch (variable->type & CFI_type_mask) {
     case CFI_type_Integer:
@@ -335,52 +343,55 @@ static int reduction_type(const CFI_cdesc_t *variable) {
 }
 
 /* Tell the runtime of a REDUCTION clause. `location`: the variable that goes with MAXLOC or MINLOC, else NULL. */
-void weft_fortran_loop_reduction(int variable_id, int operation, CFI_cdesc_t *variable, CFI_cdesc_t *location) {
+void weft_fortran_add_reduction_clause(int variable_id, int operation, CFI_cdesc_t *variable, CFI_cdesc_t *location) {
     size_t element = variable->elem_len ? variable->elem_len : 1;
     if ((variable->type & CFI_type_mask) == CFI_type_Logical)
         operation = operation == WEFT_AND ? WEFT_LAND : operation == WEFT_OR ? WEFT_LOR : operation;
-    weft_check_loop_reduction(variable_id, base_of(variable), operation, reduction_type(variable),
+    weft_check_loop_reduction(variable_id, base_of(variable), operation, find_reduction_type(variable),
                               (int64_t)(count_bytes(variable) / element), base_of(location), count_bytes(location));
 }
 
 /* Tell the runtime of a clause about shadow edges: ACROSS, SHADOW_RENEW, SHADOW_COMPUTE or a shadow group (`clause`).
- * `rank` 0: the widths as declared, else low[] and high[]. */
-void weft_fortran_edges(int clause, int construct_id, int group, int variable_id, int corner, int rank,
-                        const int64_t *low, const int64_t *high, CFI_cdesc_t *array) {
+ * `dimension_count` 0: the widths as declared, else low[] and high[]. */
+void weft_fortran_add_edges_clause(int clause, int construct_id, int group_id, int variable_id, int corner,
+                                   int dimension_count, const int64_t *low, const int64_t *high, CFI_cdesc_t *array) {
     void *base = base_of(array);
-    const int64_t *below = rank ? low : NULL, *above = rank ? high : NULL;
-    if (clause == EDGES_ACROSS) weft_check_loop_across(variable_id, base, rank, below, above);
-    else if (clause == EDGES_RENEW) weft_check_loop_shadow_renew(variable_id, base, rank, below, above, corner);
-    else if (clause == EDGES_COMPUTE) weft_check_loop_shadow_compute(variable_id, base, rank, below, above);
-    else weft_check_shadow_group(construct_id, group, variable_id, base, rank, below, above, corner);
+    const int64_t *below = dimension_count ? low : NULL, *above = dimension_count ? high : NULL;
+    if (clause == EDGES_ACROSS) weft_check_loop_across(variable_id, base, dimension_count, below, above);
+    else if (clause == EDGES_RENEW)
+        weft_check_loop_shadow_renew(variable_id, base, dimension_count, below, above, corner);
+    else if (clause == EDGES_COMPUTE) weft_check_loop_shadow_compute(variable_id, base, dimension_count, below, above);
+    else weft_check_shadow_group(construct_id, group_id, variable_id, base, dimension_count, below, above, corner);
 }
 
-void weft_fortran_own_begin(int construct_id, int variable_id, int rank, const int64_t *indices, CFI_cdesc_t *array) {
-    weft_check_own_begin(construct_id, variable_id, base_of(array), rank, indices);
+void weft_fortran_begin_own_computation(int construct_id, int variable_id, int dimension_count, const int64_t *indices,
+                                        CFI_cdesc_t *array) {
+    weft_check_own_begin(construct_id, variable_id, base_of(array), dimension_count, indices);
 }
 
 /* Tell the runtime which section an asynchronous copy reads or writes (`written`). */
-void weft_fortran_copied(int construct_id, int group, int written, CFI_cdesc_t *part) {
+void weft_fortran_add_copied_section(int construct_id, int group_id, int written, CFI_cdesc_t *part) {
     int64_t count[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
     if (part->rank > WEFT_MAX_RANK) return;
     for (int d = 0; d < part->rank; d++) {
         count[d] = part->dim[d].extent;
         stride[d] = part->dim[d].sm;
     }
-    weft_check_copy_part(construct_id, group, written, base_of(part), part->elem_len, part->rank, count, stride);
+    weft_check_copy_part(construct_id, group_id, written, base_of(part), part->elem_len, part->rank, count, stride);
 }
 
 /* Tell the runtime of ACTUAL, GET_ACTUAL or a REGION's data clause (`clause`) for a variable, or for a section of it
- * from low[] to high[] if `rank` is not 0. */
-void weft_fortran_copies(int clause, int construct_id, int variable_id, int rank, const int64_t *low,
-                         const int64_t *high, CFI_cdesc_t *variable) {
+ * from low[] to high[] if `dimension_count` is not 0. */
+void weft_fortran_handle_data_clause(int clause, int construct_id, int variable_id, int dimension_count,
+                                     const int64_t *low, const int64_t *high, CFI_cdesc_t *variable) {
     void *base = base_of(variable);
     size_t bytes = count_bytes(variable);
-    const int64_t *below = rank ? low : NULL, *above = rank ? high : NULL;
+    const int64_t *below = dimension_count ? low : NULL, *above = dimension_count ? high : NULL;
     if (variable && !base) return;
-    if (clause == COPY_ACTUAL) weft_check_actual(construct_id, variable_id, base, bytes, rank, below, above);
-    else if (clause == COPY_GET) weft_check_get_actual(construct_id, variable_id, base, bytes, rank, below, above);
-    else weft_check_region_data(variable_id, base, bytes, clause - COPY_REGION, rank, below, above);
+    if (clause == COPY_ACTUAL) weft_check_actual(construct_id, variable_id, base, bytes, dimension_count, below, above);
+    else if (clause == COPY_GET)
+        weft_check_get_actual(construct_id, variable_id, base, bytes, dimension_count, below, above);
+    else weft_check_region_data(variable_id, base, bytes, clause - COPY_REGION, dimension_count, below, above);
 }
 
 /* --- gfortran's own reports --------------------------------------------------------------------------------------- */

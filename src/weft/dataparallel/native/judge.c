@@ -33,7 +33,7 @@ static struct {
 
 /* Report the access that is being judged, unless another of its cells was reported already. Keeps the finding's
  * counter. */
-static void report_once_for_access(struct detail detail, const char *kind, const char *why) {
+static void report_current_access(struct detail detail, const char *kind, const char *why) {
     if (access.told) return;
     access.told = true;
     detail.kind = kind;
@@ -45,7 +45,7 @@ static void report_once_for_access(struct detail detail, const char *kind, const
 
 /* Return whether memory still holds the pattern for uninitialised memory, or, in a distributed array that is not on the
  * stack, only zeros. */
-static bool holds_poison(uintptr_t address, size_t size, const struct object *object) {
+static bool is_still_poisoned(uintptr_t address, size_t size, const struct object *object) {
     unsigned char poisoned = 0, zeros = 0;
     for (size_t i = 0; i < size; i++) {
         unsigned char byte = *(const volatile unsigned char *)(address + i);
@@ -60,14 +60,14 @@ static bool holds_poison(uintptr_t address, size_t size, const struct object *ob
 static void judge_read_without_value(struct cell *cell, struct detail detail) {
     struct private *which = NULL;
     bool private = here.started && find_variable_at(here.privates, here.private_count, detail.address, &which);
-    if (cell->written == UNDEFINED && copies_has_value_here(detail.object, detail.address)) return;
-    if (cell->written != UNDEFINED && !holds_poison(detail.address, detail.size, detail.object)) {
+    if (cell->written == UNDEFINED && has_value_from_this_processor(detail.object, detail.address)) return;
+    if (cell->written != UNDEFINED && !is_still_poisoned(detail.address, detail.size, detail.object)) {
         cell->written = private ? now.cur : 0; /* code without hooks wrote it */
         if (private) which->unseen = true;
         return;
     }
     const char *gone = cell->written == UNDEFINED ? "after" : cell->written == WAS_PRIVATE ? "was-private" : NULL;
-    report_once_for_access(detail, "uninitialised-read", private ? "private" : gone);
+    report_current_access(detail, "uninitialised-read", private ? "private" : gone);
 }
 
 /* Report an access of the copy on the host or device (REGION, ACTUAL, GET_ACTUAL) while the other copy is newer.
@@ -76,29 +76,29 @@ static void judge_copy_freshness(struct site *site, stamp_t written_stamp, struc
     const struct object *o = site->object;
     if (!o || written_stamp == now.cur || written_stamp >= SPLIT) return;
     if (weft_in_region) {
-        stamp_t known = find_update_stamp(o, detail.address, false);
+        stamp_t known = find_last_update_of_element(o, detail.address, false);
         known = known > o->on_device ? known : o->on_device;
         stamp_t begun = region_start();
         if (detail.write) {
-            if (o->direction == WEFT_IN) report_once_for_access(detail, "stale-copy", "in-written");
+            if (o->direction == WEFT_IN) report_current_access(detail, "stale-copy", "in-written");
         } else if (written_stamp < begun && (o->direction == WEFT_OUT || o->direction == WEFT_LOCAL)) {
-            report_once_for_access(detail, "uninitialised-read",
-                                   o->direction == WEFT_OUT ? "region-out" : "region-local");
+            report_current_access(detail, "uninitialised-read",
+                                  o->direction == WEFT_OUT ? "region-out" : "region-local");
         } else if (written_stamp < begun && o->local_to && written_stamp >= o->local_from &&
                    written_stamp <= o->local_to) {
-            report_once_for_access(detail, "uninitialised-read", "was-local");
+            report_current_access(detail, "uninitialised-read", "was-local");
         } else if (written_stamp < begun && written_stamp > known && !is_written_by_region(written_stamp)) {
-            report_once_for_access(detail, "stale-copy", "actual");
+            report_current_access(detail, "stale-copy", "actual");
         } else if (written_stamp < begun && o->actual_at > written_stamp && is_written_by_region(written_stamp) &&
-                   find_update_stamp(o, detail.address, true) < written_stamp) {
-            report_once_for_access(detail, "stale-copy",
-                                   "overwritten"); /* by a copy of the host's that was old itself */
+                   find_last_update_of_element(o, detail.address, true) < written_stamp) {
+            report_current_access(detail, "stale-copy",
+                                  "overwritten"); /* by a copy of the host's that was old itself */
         }
     } else if (!detail.write && o->on_device && is_written_by_region(written_stamp)) {
         if (o->local_to && written_stamp >= o->local_from && written_stamp <= o->local_to)
-            report_once_for_access(detail, "uninitialised-read", "was-local");
-        else if (written_stamp > find_update_stamp(o, detail.address, true))
-            report_once_for_access(detail, "stale-copy", "get_actual");
+            report_current_access(detail, "uninitialised-read", "was-local");
+        else if (written_stamp > find_last_update_of_element(o, detail.address, true))
+            report_current_access(detail, "stale-copy", "get_actual");
     }
 }
 
@@ -141,14 +141,14 @@ static bool is_scalar(const struct object *object) {
     return object && !object->array && object->high - object->low <= 16;
 }
 
-/* Judge a read of one cell by the mode of its site: report a race with another iteration or task, or a stale value;
- * else note the read. */
+/* Judge a read of one cell by the mode of its site (what one place in the code may access): report a race with another
+ * iteration or task, or a stale value; else note the read. */
 static void judge_read_of_cell(struct site *site, struct cell *cell, struct detail detail) {
     stamp_t w = cell->written;
     detail.other = w;
     struct private *which;
     if (other_task(w)) {
-        report_once_for_access(detail, site->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
+        report_current_access(detail, site->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
         return;
     }
     switch ((enum mode)site->mode) {
@@ -156,32 +156,32 @@ static void judge_read_of_cell(struct site *site, struct cell *cell, struct deta
         if (w == now.cur ||
             (find_variable_at(here.privates, here.private_count, detail.address, &which) && which->unseen))
             return;
-        report_once_for_access(detail, "uninitialised-read", "private");
+        report_current_access(detail, "uninitialised-read", "private");
         return;
     case REPLICATED:
-        if (is_written_by_other_iteration(w)) report_once_for_access(detail, "uninitialised-read", "iteration");
+        if (is_written_by_other_iteration(w)) report_current_access(detail, "uninitialised-read", "iteration");
         else if (w != now.cur && cell->read <= now.base) cell->read = now.cur;
         return;
     case SHARED:
         if (is_written_by_other_iteration(w))
-            report_once_for_access(detail, is_scalar(site->object) ? "shared-write" : "loop-dependence", "flow");
+            report_current_access(detail, is_scalar(site->object) ? "shared-write" : "loop-dependence", "flow");
         else if (w != now.cur && cell->read <= now.base) cell->read = now.cur;
         return;
     case OWN:
     case REMOTE:
     case EDGE:
-        if (is_written_by_other_iteration(w)) report_once_for_access(detail, "loop-dependence", "flow");
+        if (is_written_by_other_iteration(w)) report_current_access(detail, "loop-dependence", "flow");
         else if (site->mode == EDGE && w > site->fresh && w != now.cur)
-            report_once_for_access(detail, "stale-halo-read", "changed");
+            report_current_access(detail, "stale-halo-read", "changed");
         else if (site->mode == REMOTE && w > site->fresh && w != now.cur)
-            report_once_for_access(detail, "remote-access", "changed");
+            report_current_access(detail, "remote-access", "changed");
         return;
     default: return;
     }
 }
 
-/* Judge a write of one cell by the mode of its site: report a race with another iteration or task; then stamp the
- * cell. */
+/* Judge a write of one cell by the mode of its site (what one place in the code may access): report a race with another
+ * iteration or task; then stamp the cell. */
 static void judge_write_of_cell(struct site *site, struct cell *cell, struct detail detail) {
     stamp_t w = cell->written;
     bool strict = weft_in_region || here.flags & WEFT_STRICT;
@@ -191,12 +191,12 @@ static void judge_write_of_cell(struct site *site, struct cell *cell, struct det
     /* A replicated variable that each task writes first is each task's own. */
     if (read_by_other || (other_task(w) && site->mode != REPLICATED)) {
         if (!other_task(w)) detail.other = cell->read;
-        report_once_for_access(detail, site->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
+        report_current_access(detail, site->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
     } else if (site->mode == REPLICATED && w != now.cur && w != LOCAL) {
-        if (strict) report_once_for_access(detail, "shared-write", "undeclared");
+        if (strict) report_current_access(detail, "shared-write", "undeclared");
         else if (cell->read > now.base && !(weft_task.in_task && here.what != LOOP && cell->read >= weft_task.begun)) {
             detail.other = cell->read;
-            report_once_for_access(detail, "shared-write", "read-first");
+            report_current_access(detail, "shared-write", "read-first");
         }
         if (site->object) {
             int i = 0;
@@ -204,12 +204,12 @@ static void judge_write_of_cell(struct site *site, struct cell *cell, struct det
             if (i == here.written_count && i < MAX_CLAUSES) here.written[here.written_count++] = site->object;
         }
     } else if (site->mode == SHARED && is_written_by_other_iteration(w)) {
-        report_once_for_access(detail, scalar ? "shared-write" : "loop-dependence", "output");
+        report_current_access(detail, scalar ? "shared-write" : "loop-dependence", "output");
     } else if (site->mode == SHARED && cell->read > now.base && cell->read != now.cur) {
         detail.other = cell->read;
-        report_once_for_access(detail, scalar ? "shared-write" : "loop-dependence", "anti");
-    } else if (site->mode == OWN && is_written_by_other_iteration(w) && !copies_save_earlier_value(&detail)) {
-        report_once_for_access(detail, "loop-dependence", "output");
+        report_current_access(detail, scalar ? "shared-write" : "loop-dependence", "anti");
+    } else if (site->mode == OWN && is_written_by_other_iteration(w) && !save_earlier_copy_value(&detail)) {
+        report_current_access(detail, "loop-dependence", "output");
     }
     cell->written = now.cur;
 }
@@ -222,20 +222,21 @@ static void start_counting_faults(struct site *site) {
 }
 
 /* Judge an access of one cell: use of an unfinished copy or reduction, heap red zones, missing values, then stale
- * copies and races. `site_verdict`: the fault that every access of the site has, if its kind is set. */
+ * copies and races. `site_verdict`: the fault that every access of the site (what one place in the code may access)
+ * has, if its kind is set. */
 static void judge_cell(struct site *site, struct cell *cell, struct detail detail, const struct detail *site_verdict) {
     stamp_t w = cell->written;
     const char *early = weft_parts_under_way ? find_pending_copy_fault(detail.address, detail.write) : NULL;
     if (early) {
-        report_once_for_access(detail, "early-copy-use", early);
+        report_current_access(detail, "early-copy-use", early);
         return;
     }
     if (w == REDZONE) {
-        report_once_for_access(detail, "out-of-bounds", "heap");
+        report_current_access(detail, "out-of-bounds", "heap");
         return;
     }
     if (w == GUARDED) {
-        report_once_for_access(detail, "early-reduction-use", detail.write ? "written" : "read");
+        report_current_access(detail, "early-reduction-use", detail.write ? "written" : "read");
         return;
     }
     if (site->mode == FREE) {
@@ -249,9 +250,9 @@ static void judge_cell(struct site *site, struct cell *cell, struct detail detai
         memcpy(detail.delta, site_verdict->delta, sizeof detail.delta);
         if (is_written_by_other_iteration(w) && here.started && strcmp(site_verdict->kind, "out-of-bounds") != 0 &&
             here.what == LOOP)
-            report_once_for_access(detail, "loop-dependence", detail.write ? "output" : "flow");
+            report_current_access(detail, "loop-dependence", detail.write ? "output" : "flow");
         else if (!detail.write && w >= NO_VALUE) judge_read_without_value(cell, detail);
-        else report_once_for_access(detail, site_verdict->kind, site_verdict->why), start_counting_faults(site);
+        else report_current_access(detail, site_verdict->kind, site_verdict->why), start_counting_faults(site);
         if (detail.write) cell->written = now.cur;
         return;
     }
@@ -269,14 +270,15 @@ static bool needs_cell_of_its_own(const struct site *site, const struct cell *ce
     return is_write || (site->track && cell->read <= now.base) || cell->written >= NO_VALUE;
 }
 
-/* Judge an access that no open site lets pass: open its site if need be, split shadow cells where it touches only part
- * of one, and judge cell by cell. `pc`: the hook's return address, or a front end's site number times 4. */
+/* Judge an access that no open site (what one place in the code may access) lets pass: open its site if need be, split
+ * shadow cells where it touches only part of one, and judge cell by cell. `pc`: the hook's return address, or a front
+ * end's site number times 4. */
 void judge_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc, struct site *site) {
     update_current_index();
     struct detail verdict = {0};
     bool known = now.looked && site->key == pc && !site->closed && site->size == size &&
-                 (address - *site->home - site->low <= site->reach || site_move_to(site, address, size));
-    if (!known) site_open_for_access(site, &verdict, address, size, is_write, pc);
+                 (address - *site->home - site->low <= site->reach || move_site_to_access(site, address, size));
+    if (!known) open_site_for_access(site, &verdict, address, size, is_write, pc);
     struct detail d = describe_access(site, address, size, is_write, pc);
     access.a = address;
     access.size = size;

@@ -7,8 +7,8 @@
 #define WEAK __attribute__((weak))
 
 /* Return how many processors WEFT_INTERNAL_CHECK_GRID (such as 2x3) has along a dimension (from 1), or in all for
- * dimension 0; 1 without a grid. *rank: how many dimensions it has, at least 1. */
-static int grid_size(int dimension, int *rank) {
+ * dimension 0; 1 without a grid. *dimension_count: how many dimensions it has, at least 1. */
+static int count_grid_processors(int dimension, int *dimension_count) {
     const char *text = getenv("WEFT_INTERNAL_CHECK_GRID");
     int product = 1, found = 1, d = 0;
     while (text && *text) {
@@ -19,7 +19,7 @@ static int grid_size(int dimension, int *rank) {
         product *= (int)size;
         text = *end ? end + 1 : end;
     }
-    if (rank) *rank = d ? d : 1;
+    if (dimension_count) *dimension_count = d ? d : 1;
     return dimension ? found : product;
 }
 
@@ -30,25 +30,25 @@ static double monotonic_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-WEAK int number_of_processors_(void) { return grid_size(0, NULL); }
-WEAK int actual_num_procs_(void) { return grid_size(0, NULL); }
+WEAK int number_of_processors_(void) { return count_grid_processors(0, NULL); }
+WEAK int actual_num_procs_(void) { return count_grid_processors(0, NULL); }
 WEAK int processors_rank_(void) { return 1; }
-WEAK int processors_size_(const int *dimension) { return grid_size(*dimension, NULL); }
+WEAK int processors_size_(const int *dimension) { return count_grid_processors(*dimension, NULL); }
 WEAK double dvtime_(void) { return monotonic_seconds(); }
 
 WEAK double dvmh_wtime(void) { return monotonic_seconds(); }
 WEAK double dvmh_wtime_(void) { return monotonic_seconds(); }
 WEAK void dvmh_barrier(void) {}
 WEAK void dvmh_barrier_(void) {}
-WEAK int dvmh_get_total_num_procs(void) { return grid_size(0, NULL); }
-WEAK int dvmh_get_total_num_procs_(void) { return grid_size(0, NULL); }
-WEAK int dvmh_get_num_procs(int axis) { return grid_size(axis, NULL); }
-WEAK int dvmh_get_num_procs_(const int *axis) { return grid_size(*axis, NULL); }
+WEAK int dvmh_get_total_num_procs(void) { return count_grid_processors(0, NULL); }
+WEAK int dvmh_get_total_num_procs_(void) { return count_grid_processors(0, NULL); }
+WEAK int dvmh_get_num_procs(int axis) { return count_grid_processors(axis, NULL); }
+WEAK int dvmh_get_num_procs_(const int *axis) { return count_grid_processors(*axis, NULL); }
 
 /* Return how many dimensions the simulated grid of processors has. */
 WEAK int dvmh_get_num_proc_axes(void) {
     int rank;
-    grid_size(0, &rank);
+    count_grid_processors(0, &rank);
     return rank;
 }
 

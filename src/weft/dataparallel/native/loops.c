@@ -55,11 +55,11 @@ static int64_t evaluate_term(const struct term *term, const int64_t index[]) {
     return term->axis >= 0 ? term->coefficient * index[term->axis] + term->offset : term->offset;
 }
 
-/* Compute the index of the iteration's own element of an array: from the loop indices for each dimension that follows
- * them, else the lower bound. */
-void own_element_index(const struct aspect *aspect, const int64_t index[], int64_t own[]) {
+/* Compute the index of the iteration's own element of an array (which ON and alignment map it to): from the loop
+ * indices for each dimension that follows them, else the lower bound. */
+void compute_own_element_index(const struct aspect *aspect, const int64_t index[], int64_t own_index[]) {
     for (int k = 0; k < aspect->object->rank; k++)
-        own[k] =
+        own_index[k] =
             aspect->free[k] ? aspect->object->lower[k] : evaluate_term(&aspect->own[k], index) / aspect->divisor[k];
 }
 
@@ -77,7 +77,7 @@ static void publish_expected_step(void) {
     weft_step = (struct step){simple ? here.expected : NO_STEP, here.inner_step, {here.index[0], here.index[1]}};
 }
 
-/* Make the next iteration call take the slow path. */
+/* Make the next iteration call take the slow path, since it may not simply follow the last iteration. */
 static void stop_fast_iteration(void) {
     update_current_index();
     here.quick = -1;
@@ -87,15 +87,16 @@ static void stop_fast_iteration(void) {
 /* Mix the block of the grid that holds `coordinate` into here.blocks (a hash), and lower here.room to how many more
  * iterations stay in it, where each moves by `step`. */
 static void narrow_to_block(const struct object *root, int dimension, int64_t coordinate, int64_t step) {
-    int64_t low = block_low(root, dimension, coordinate), high = block_high(root, dimension, coordinate);
+    int64_t low = find_first_element_of_block(root, dimension, coordinate),
+            high = find_last_element_of_block(root, dimension, coordinate);
     int64_t more = step > 0 ? (high - coordinate) / step : step < 0 ? (coordinate - low) / -step : INT64_MAX;
     here.blocks = (here.blocks ^ (uint64_t)low) * 0x9E3779B97F4A7C15u;
     if (low <= coordinate && coordinate <= high) here.room = more < here.room ? more : here.room;
 }
 
-/* With a grid of processors: recompute here.blocks, a hash of the blocks that hold this iteration's own elements, and
- * here.room, how many more iterations stay in these blocks. */
-void find_blocks(void) {
+/* With a grid of processors: recompute here.blocks, a hash of the blocks that hold the elements which ON and alignment
+ * map this iteration to, and here.room, how many more iterations stay in these blocks. */
+void update_current_blocks(void) {
     here.room = INT64_MAX;
     here.blocks = 0;
     if (!has_grid()) return;
@@ -110,7 +111,7 @@ void find_blocks(void) {
         const struct aspect *s = &here.aspects[i];
         const struct object *o = s->object;
         int64_t own[WEFT_MAX_RANK];
-        own_element_index(s, here.index, own);
+        compute_own_element_index(s, here.index, own);
         for (int d = 0; o->root && d < o->root->rank; d++) {
             const struct term *m = &o->map[d];
             if (m->axis < 0 || s->free[m->axis] || o->root->kinds[d] == WEFT_WHOLE) continue;
@@ -122,17 +123,17 @@ void find_blocks(void) {
     }
 }
 
-/* Set the address of the current iteration's own element of an array. */
+/* Set the address of the current iteration's own element of an array (which ON and alignment map it to). */
 static void compute_own_element_address(struct aspect *aspect) {
     const struct object *o = aspect->object;
     int64_t own[WEFT_MAX_RANK];
-    own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, here.index, own);
     *aspect->home = o->low;
     for (int k = 0; k < o->rank; k++) *aspect->home += (uintptr_t)((own[k] - o->lower[k]) * o->stride[k]);
 }
 
-/* Compute how far each innermost iteration moves the own element of an array (bytes), and whether adding that is
- * exact. */
+/* Compute how many bytes each innermost iteration moves the own element of an array (which ON and alignment map it to),
+ * and whether adding that is exact. */
 static void derive_innermost_step(struct aspect *aspect) {
     int last = here.rank - 1;
     aspect->step = 0;
@@ -150,9 +151,9 @@ static void derive_innermost_step(struct aspect *aspect) {
     publish_expected_step();
 }
 
-/* Derive which element of an array is an iteration's own, from how array and ON array are aligned: for each dimension a
- * term in the loop's indices, or free if it does not follow them. */
-void aspect_derive_mapping(struct aspect *aspect) {
+/* Derive which element of an array is an iteration's own, from how array and ON array (to whose elements iterations are
+ * mapped) are aligned: for each dimension a term in the loop's indices, or free if it does not follow them. */
+void derive_aspect_mapping(struct aspect *aspect) {
     const struct object *o = aspect->object;
     for (int k = 0; k < o->rank; k++) {
         aspect->free[k] = true;
@@ -182,16 +183,16 @@ void aspect_derive_mapping(struct aspect *aspect) {
 struct aspect *find_or_add_aspect(struct object *object) {
     for (int i = 0; i < here.aspect_count; i++)
         if (here.aspects[i].object == object && !here.aspects[i].remote) {
-            if (here.what == OWNED) aspect_derive_mapping(&here.aspects[i]); /* the element is another one each time */
+            if (here.what == OWNED) derive_aspect_mapping(&here.aspects[i]); /* the element is another one each time */
             return &here.aspects[i];
         }
-    if (here.what == OWNED && here.aspect_count == here.aspect_room) owned_forget_all();
+    if (here.what == OWNED && here.aspect_count == here.aspect_room) forget_sites_and_own_elements();
     if (!here.on || !object->root || here.aspect_count == here.aspect_room) return NULL;
     struct aspect *s = &here.aspects[here.aspect_count];
     memset(s, 0, sizeof *s);
     s->object = object;
     s->home = &here.homes[here.aspect_count];
-    aspect_derive_mapping(s);
+    derive_aspect_mapping(s);
     for (int i = 0; i < here.across_count; i++)
         if (here.across[i].object == object) {
             s->across = true;
@@ -199,12 +200,13 @@ struct aspect *find_or_add_aspect(struct object *object) {
         }
     derive_innermost_step(s);
     here.aspect_count++;
-    if (here.what == OWNED) owned_derive_moves(s);
-    find_blocks();
+    if (here.what == OWNED) derive_moves_of_own_element(s);
+    update_current_blocks();
     return s;
 }
 
-/* Add an aspect for each array that a TIE or CONSISTENT clause maps to the loop's indices. */
+/* Add an aspect (which elements are an iteration's own) for each array that a TIE or CONSISTENT clause maps to the
+ * loop's indices. */
 static void add_tied_aspects(void) {
     for (int i = 0; i < here.tie_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
@@ -222,8 +224,9 @@ static void add_tied_aspects(void) {
     }
 }
 
-/* Add an aspect for each array of a TIE, CONSISTENT or REMOTE_ACCESS clause of the construct. */
-void construct_add_clause_aspects(void) {
+/* Add an aspect (which elements are an iteration's own) for each array of a TIE, CONSISTENT or REMOTE_ACCESS clause of
+ * the construct. */
+void add_aspects_of_clauses(void) {
     add_tied_aspects();
     for (int i = 0; i < here.remote_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
@@ -243,9 +246,9 @@ void construct_add_clause_aspects(void) {
 
 /* --- clauses --- */
 
-/* Begin a parallel loop with `rank` indices and forget the clauses of the one before; its clauses follow, then
- * weft_check_loop_start. A loop inside an iteration is only counted: it is plain code. */
-void weft_check_loop_begin(int construct_id, int rank, unsigned flags) {
+/* Begin a parallel loop with `dimension_count` indices and forget the clauses of the one before; its clauses follow,
+ * then weft_check_loop_start. A loop inside an iteration is only counted: it is plain code. */
+void weft_check_loop_begin(int construct_id, int dimension_count, unsigned flags) {
     if (now.off || here.what == LOOP) {
         nested++;
         stop_fast_iteration();
@@ -264,7 +267,7 @@ void weft_check_loop_begin(int construct_id, int rank, unsigned flags) {
     stop_fast_iteration();
     here.what = LOOP;
     here.id = construct_id;
-    here.rank = rank;
+    here.rank = dimension_count;
     here.flags = flags;
     count_run(construct_id);
     here.frame = (uintptr_t)__builtin_frame_address(0);
@@ -276,52 +279,52 @@ void weft_check_loop_begin(int construct_id, int rank, unsigned flags) {
 
 /* Handle an ON clause: keep the root of the array's alignment and its coordinates in terms of the loop's indices. Ends
  * the program if the array is not distributed. */
-static void set_on_target(int variable_id, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                          const int64_t offset[]) {
+static void set_on_target(int variable_id, const void *base, int dimension_count, const int axis[],
+                          const int64_t coefficient[], const int64_t offset[]) {
     struct object *o = find_object(variable_id, base);
     if (!o || !o->root) {
         stop_for_usage_error(o ? "undistributed-on" : "unknown-array", here.id, variable_id);
         return;
     }
     here.on = o->root;
-    if (o->root->deferred && here.what == LOOP) findings_report_directive("on-deferred", here.id, variable_id);
+    if (o->root->deferred && here.what == LOOP) report_misplaced_directive("on-deferred", here.id, variable_id);
     for (int d = 0; d < o->root->rank; d++) {
         struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
-        here.at[d] = compose_mapping(m, rank, axis, coefficient, offset);
+        here.at[d] = compose_mapping(m, dimension_count, axis, coefficient, offset);
     }
 }
 
-void weft_check_loop_on(int variable_id, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                        const int64_t offset[]) {
-    CLAUSE set_on_target(variable_id, base, rank, axis, coefficient, offset);
+void weft_check_loop_on(int variable_id, const void *base, int dimension_count, const int axis[],
+                        const int64_t coefficient[], const int64_t offset[]) {
+    CLAUSE set_on_target(variable_id, base, dimension_count, axis, coefficient, offset);
 }
 
 /* Handle a TIE clause: which loop index goes along with which dimension of the array. For a distributed array without
  * ON it also says where iterations run. */
-void weft_check_loop_tie(int variable_id, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                         const int64_t offset[]) {
+void weft_check_loop_tie(int variable_id, const void *base, int dimension_count, const int axis[],
+                         const int64_t coefficient[], const int64_t offset[]) {
     CLAUSE
     struct object *o = find_object(variable_id, base);
-    if (!here.on && o && o->root) set_on_target(variable_id, base, rank, axis, coefficient, offset);
+    if (!here.on && o && o->root) set_on_target(variable_id, base, dimension_count, axis, coefficient, offset);
     if (o && !o->root && here.tie_count < (int)(sizeof here.ties / sizeof *here.ties)) {
         here.ties[here.tie_count].object = o;
-        here.ties[here.tie_count].rank = rank;
-        for (int d = 0; d < rank && d < WEFT_MAX_RANK; d++)
+        here.ties[here.tie_count].rank = dimension_count;
+        for (int d = 0; d < dimension_count && d < WEFT_MAX_RANK; d++)
             here.ties[here.tie_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
         here.tie_count++;
     }
 }
 
 /* Handle a CONSISTENT clause: iterations write these elements of a replicated array, whose copies become the same
- * afterwards (`group` not 0: asynchronously). */
-void weft_check_loop_consistent(int group, int variable_id, const void *base, int rank, const int axis[],
+ * afterwards (`group_id` not 0: asynchronously). */
+void weft_check_loop_consistent(int group_id, int variable_id, const void *base, int dimension_count, const int axis[],
                                 const int64_t coefficient[], const int64_t offset[]) {
     CLAUSE
     struct object *o = find_object(variable_id, base);
     if (!o || here.consistent_count == (int)(sizeof here.consistent / sizeof *here.consistent)) return;
     here.consistent[here.consistent_count].object = o;
-    here.consistent[here.consistent_count++].group = group;
-    if (here.what == LOOP) weft_check_loop_tie(variable_id, base, rank, axis, coefficient, offset);
+    here.consistent[here.consistent_count++].group = group_id;
+    if (here.what == LOOP) weft_check_loop_tie(variable_id, base, dimension_count, axis, coefficient, offset);
 }
 
 /* Handle a loop variable in memory: the loop's own accesses of it are not checked. */
@@ -348,31 +351,32 @@ static bool is_distributed_dimension(const struct object *object, int dimension)
 
 /* Handle an ACROSS clause: dependences up to low[] and high[] elements wide in each dimension are right; NULL: as wide
  * as the shadow edges. Wider ones than the edges are reported. */
-void weft_check_loop_across(int variable_id, const void *base, int rank, const int64_t low[], const int64_t high[]) {
+void weft_check_loop_across(int variable_id, const void *base, int dimension_count, const int64_t low[],
+                            const int64_t high[]) {
     CLAUSE
     struct object *o = find_object(variable_id, base);
     if (!o || here.across_count == 32) return;
     here.across[here.across_count].object = o;
     here.across[here.across_count].widths = o->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
+    for (int d = 0; low && d < dimension_count && d < WEFT_MAX_RANK; d++) {
         here.across[here.across_count].widths.low[d] = low[d];
         here.across[here.across_count].widths.high[d] = high[d];
         int64_t most = low[d] > high[d] ? low[d] : high[d], edge = o->shadow.low[d];
         edge = edge > o->shadow.high[d] ? edge : o->shadow.high[d];
         if (o->distributed && most > edge && is_distributed_dimension(o, d))
-            findings_report_parameter("across", here.id, variable_id, d, most, 0, edge);
+            report_directive_parameter("across", here.id, variable_id, d, most, 0, edge);
     }
     here.across_count++;
 }
 
-void weft_check_loop_shadow_renew(int variable_id, const void *base, int rank, const int64_t low[],
+void weft_check_loop_shadow_renew(int variable_id, const void *base, int dimension_count, const int64_t low[],
                                   const int64_t high[], int corner) {
-    CLAUSE weft_check_shadow_renew(here.id, variable_id, base, rank, low, high, corner);
+    CLAUSE weft_check_shadow_renew(here.id, variable_id, base, dimension_count, low, high, corner);
 }
 
 /* Handle a SHADOW_COMPUTE clause: iterations also compute the shadow edges, low[] and high[] elements wide (NULL: as
  * declared). */
-void weft_check_loop_shadow_compute(int variable_id, const void *base, int rank, const int64_t low[],
+void weft_check_loop_shadow_compute(int variable_id, const void *base, int dimension_count, const int64_t low[],
                                     const int64_t high[]) {
     CLAUSE
     struct object *o = find_object(variable_id, base);
@@ -380,7 +384,7 @@ void weft_check_loop_shadow_compute(int variable_id, const void *base, int rank,
     struct widths *w = &here.computed[here.computed_count].widths;
     here.computed[here.computed_count++].object = o;
     *w = o->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
+    for (int d = 0; low && d < dimension_count && d < WEFT_MAX_RANK; d++) {
         w->low[d] = low[d];
         w->high[d] = high[d];
     }
@@ -392,7 +396,7 @@ void weft_check_loop_start(void) {
     CLAUSE
     static unsigned instances[4096];
     here.instance = ++instances[(unsigned)here.id % 4096];
-    if (here.reduction_count && here.what == LOOP && !weft_traced) reductions_fork();
+    if (here.reduction_count && here.what == LOOP && !weft_traced) fork_reduction_verifications();
     if (now.off) {
         here.started = true;
         stop_fast_iteration();
@@ -408,16 +412,17 @@ void weft_check_loop_start(void) {
     here.blocks = 0;
     run_count = 0;
     second = false;
-    if (here.what != TASKS) construct_add_clause_aspects();
+    if (here.what != TASKS) add_aspects_of_clauses();
     if (weft_traced) {
-        turns_start_loop();
+        start_traced_loop();
         return;
     }
     for (int i = 0; i < here.private_count; i++) {
         memset((void *)here.privates[i].low, POISON, here.privates[i].high - here.privates[i].low);
-        set_state(here.privates[i].low, here.privates[i].high, UNINITIALISED);
+        set_cell_states(here.privates[i].low, here.privates[i].high, UNINITIALISED);
     }
-    for (int i = 0; i < here.reduction_count; i++) set_state(here.reductions[i].low, here.reductions[i].high, now.cur);
+    for (int i = 0; i < here.reduction_count; i++)
+        set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
     now.looked = true;
     forget_sites();
 }
@@ -426,28 +431,28 @@ void weft_check_loop_start(void) {
 
 /* Report an iteration that ON maps outside the bounds of the target array. Called for both ends of each row of
  * iterations. */
-static void check_on_target(const int64_t index[]) {
+static void check_iteration_on_target(const int64_t index[]) {
     for (int d = 0; here.on && d < here.on->rank; d++) {
         const struct term *t = &here.at[d];
         int64_t x = evaluate_term(t, index), high = here.on->lower[d] + here.on->extent[d] - 1;
         if (t->axis != WEFT_ALL && here.on->extent[d] > 0 && (x < here.on->lower[d] || x > high))
-            findings_report_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
+            report_directive_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
     }
 }
 
 static void row_ends(void) {
-    if (run_count && here.rank) check_on_target(here.index);
+    if (run_count && here.rank) check_iteration_on_target(here.index);
 }
 
 /* Begin a new run of iterations (stamps that rise with the innermost index) at this iteration, and check the end of the
  * one before. */
-static void begin_run_of_iterations(int rank, const int64_t index[]) {
+static void begin_run_of_iterations(int dimension_count, const int64_t index[]) {
     row_ends();
     GROW(runs, run_count, run_room, 4096);
     struct run *r = &runs[run_count++];
     r->first = now.cur;
     r->step = 0;
-    memcpy(r->index, index, sizeof *index * (size_t)rank);
+    memcpy(r->index, index, sizeof *index * (size_t)dimension_count);
     second = true;
 }
 
@@ -463,32 +468,32 @@ static void prepare_fast_iteration(void) {
     }
     for (int i = here.aspect_count; i < STEP_HOMES; i++) weft_moves[i] = 0;
     uint64_t blocks = here.blocks;
-    find_blocks();
-    if (has_grid()) block_sites_enter_row(blocks);
+    update_current_blocks();
+    if (has_grid()) update_sites_for_row(blocks);
     publish_expected_step();
 }
 
 /* Enter an iteration that does not simply follow the last one: give it a stamp, begin a new run if need be, and
  * recompute the own elements. */
-static __attribute__((noinline)) void enter_iteration_slowly(int rank, const int64_t index[]) {
+static __attribute__((noinline)) void enter_iteration_slowly(int dimension_count, const int64_t index[]) {
     if (__builtin_expect(now.off || nested || !here.started, 0)) {
-        if (now.off && !nested) reductions_iteration();
+        if (now.off && !nested) begin_verified_iteration();
         return;
     }
     if (++now.cur >= LAST_STAMP) renumber_all_stamps();
-    int last = rank - 1;
-    bool same = rank > 0 && run_count && memcmp(here.index, index, sizeof *index * (size_t)last) == 0;
+    int last = dimension_count - 1;
+    bool same = dimension_count > 0 && run_count && memcmp(here.index, index, sizeof *index * (size_t)last) == 0;
     if (same && second) {
         here.inner_step = runs[run_count - 1].step = index[last] - here.index[last];
         second = false;
     } else if (!same || index[last] != here.expected) {
-        begin_run_of_iterations(rank, index);
+        begin_run_of_iterations(dimension_count, index);
     }
-    memcpy(here.index, index, sizeof *index * (size_t)rank);
-    here.expected = rank ? index[last] + here.inner_step : 0;
+    memcpy(here.index, index, sizeof *index * (size_t)dimension_count);
+    here.expected = dimension_count ? index[last] + here.inner_step : 0;
     prepare_fast_iteration();
     if (second) /* a row begins */
-        check_on_target(index);
+        check_iteration_on_target(index);
 }
 
 /* Enter an iteration if it follows the last one in the innermost index, by adding alone. Return false if it does not:
@@ -507,12 +512,13 @@ static inline __attribute__((always_inline)) bool advance_to_next_iteration(int 
     return true;
 }
 
-/* Enter the iteration of the running loop with these `rank` indices. */
-void weft_check_iteration(int rank, const int64_t index[]) {
+/* Enter the iteration of the running loop with these `dimension_count` indices. */
+void weft_check_iteration(int dimension_count, const int64_t index[]) {
     update_current_index();
-    if (rank < 1 || (rank > 1 && memcmp(here.index, index, sizeof *index * (size_t)(rank - 1)) != 0) ||
-        !advance_to_next_iteration(rank - 1, index[rank - 1]))
-        enter_iteration_slowly(rank, index);
+    if (dimension_count < 1 ||
+        (dimension_count > 1 && memcmp(here.index, index, sizeof *index * (size_t)(dimension_count - 1)) != 0) ||
+        !advance_to_next_iteration(dimension_count - 1, index[dimension_count - 1]))
+        enter_iteration_slowly(dimension_count, index);
 }
 
 void weft_check_iteration1(int64_t i) {
@@ -533,9 +539,9 @@ void weft_check_iteration3(int64_t i, int64_t j, int64_t k) {
 
 /* Enter an iteration where values are traced: return 1 if another processor runs it and it must be passed over. Without
  * tracing always 0. */
-int weft_check_skips(int rank, const int64_t index[]) {
-    if (weft_traced) return !nested && here.started && turns_enter_iteration(rank, index);
-    weft_check_iteration(rank, index);
+int weft_check_skips(int dimension_count, const int64_t index[]) {
+    if (weft_traced) return !nested && here.started && enter_traced_iteration(dimension_count, index);
+    weft_check_iteration(dimension_count, index);
     return 0;
 }
 
@@ -543,17 +549,17 @@ int weft_check_skips1(int64_t i) { return weft_check_skips(1, &i); }
 int weft_check_skips2(int64_t i, int64_t j) { return weft_check_skips(2, (int64_t[]){i, j}); }
 int weft_check_skips3(int64_t i, int64_t j, int64_t k) { return weft_check_skips(3, (int64_t[]){i, j, k}); }
 
-/* Return whether a row of iterations can be run without hooks for now. For a loop of `rank` indices: *previous_length,
- * iterations of the row before (0: unknown), and *done_count, iterations of this row so far. */
-bool row_is_steady(int rank, int64_t *previous_length, int64_t *done_count) {
+/* Return whether a row of iterations can be run without hooks for now. For a loop of `dimension_count` indices:
+ * *previous_length, iterations of the row before (0: unknown), and *done_count, iterations of this row so far. */
+bool is_row_steady(int dimension_count, int64_t *previous_length, int64_t *done_count) {
     if (!now.looked || weft_task.in_task || weft_traced) return false;
     bool sequential = !here.started && (here.what == SEQUENTIAL || here.what == OWNED);
-    if (rank <= 0 && sequential) return true;
+    if (dimension_count <= 0 && sequential) return true;
     if (!here.started || here.what != LOOP || !run_count) return false;
-    if (rank <= 0) /* within an iteration */
+    if (dimension_count <= 0) /* within an iteration */
         return true;
     update_current_index();
-    if (nested || here.rank != rank || (here.quick < 0 && !second)) return false;
+    if (nested || here.rank != dimension_count || (here.quick < 0 && !second)) return false;
     *previous_length = run_count > 1 ? runs[run_count - 1].first - runs[run_count - 2].first : 0;
     *done_count = now.cur - runs[run_count - 1].first;
     return true;
@@ -561,7 +567,7 @@ bool row_is_steady(int rank, int64_t *previous_length, int64_t *done_count) {
 
 /* Take the innermost index's step from the rewritten loop at the first iteration of a row. Return whether the loop is
  * known to go on by that step. */
-bool row_accept_step(int64_t step) {
+bool accept_row_step(int64_t step) {
     if (second) {
         here.inner_step = runs[run_count - 1].step = step;
         here.expected = here.index[here.rank - 1] + step;
@@ -575,7 +581,7 @@ bool row_accept_step(int64_t step) {
 int64_t row_room(void) { return here.room == INT64_MAX ? here.room : here.room + 1; }
 
 /* Advance the loop's state by iterations that ran without hooks. */
-void row_advance(int64_t iteration_count) {
+void advance_past_row(int64_t iteration_count) {
     now.cur += (stamp_t)iteration_count;
     here.room -= iteration_count;
     here.expected += iteration_count * here.inner_step;
@@ -613,10 +619,10 @@ void undefine_written_values(uintptr_t low, uintptr_t high) {
 
 /* At a construct's end: undefine the undistributed variables that its iterations wrote, but keep which processor has
  * which value. */
-void construct_undefine_written(void) {
+void undefine_variables_written_by_construct(void) {
     for (int i = 0; i < here.written_count; i++)
-        if (!is_consistent(here.written[i])) {
-            copies_note_writers(here.written[i]);
+        if (!is_in_consistent_clause(here.written[i])) {
+            note_writers_of_copies(here.written[i]);
             undefine_written_values(here.written[i]->low, here.written[i]->high);
         }
 }
@@ -630,20 +636,20 @@ void weft_check_loop_end(int construct_id) {
         return;
     }
     stop_fast_iteration();
-    if (weft_traced && here.started) turns_end_loop();
-    if (here.reduction_count) reductions_end(); /* the child does not come back */
+    if (weft_traced && here.started) end_traced_loop();
+    if (here.reduction_count) finish_reduction_verifications(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL) return;
     row_ends();
-    copies_report_differences();
+    report_differing_copies();
     here.started = false;
     ran_iterations(here.id, now.cur - now.base);
     for (int i = 0; i < here.private_count && !weft_traced; i++) {
         uintptr_t low = here.privates[i].low, high = here.privates[i].high;
         weft_check_clear((void *)low, high - low);
-        set_state(low, high, WAS_PRIVATE);
+        set_cell_states(low, high, WAS_PRIVATE);
     }
-    construct_undefine_written();
-    consistent_guard_arrays();
+    undefine_variables_written_by_construct();
+    undefine_unfinished_consistent_arrays();
     advance_time();
     now.base = now.cur;
     for (int i = 0; i < here.computed_count; i++) {
@@ -653,11 +659,11 @@ void weft_check_loop_end(int construct_id) {
         o->renewed_at = now.cur;
         turns_renewed(o);
     }
-    if (here.group) reductions_guard_partial();
+    if (here.group) guard_partial_reductions();
     else
         for (int i = 0; i < here.reduction_count; i++) {
             struct object *o = find_object_at(here.reductions[i].low);
-            set_state(here.reductions[i].low, here.reductions[i].high, now.cur);
+            set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
             if (o) /* the result is put into the host's memory, too */
                 o->got_at = o->actual_at = now.cur;
         }
@@ -701,7 +707,7 @@ static void renumber_all_stamps(void) {
             if (cell8(a)->written == SPLIT && cell4(a)->written == SPLIT) renumber_cells(cell1(a), cell1(a) + 4);
     }
     if (maps) fclose(maps);
-    objects_rebase_stamps();
+    rebase_stamps_of_objects();
     now.cur = now.cur > now.base ? now.cur - now.base + FIRST_STAMP : FIRST_STAMP;
     now.base = FIRST_STAMP;
     run_count = 0;

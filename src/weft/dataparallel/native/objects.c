@@ -48,7 +48,7 @@ static struct site *opened;
 
 const uintptr_t weft_nowhere = 0;
 
-/* Add a site to the list of open ones, which close_sites closes. */
+/* Add a site (what one place in the code may access) to the list of open ones, which close_sites closes. */
 void add_open_site(struct site *site) {
     if (site->next) return;
     site->next = opened ? opened : site;
@@ -97,7 +97,7 @@ void split_cell_of_8(struct cell *cell, uintptr_t address) {
 }
 
 /* Give the cells of [low, high), within one 8-byte granule, a state; the granule's cell is split as far as needed. */
-static void set_state_in_granule(uintptr_t low, uintptr_t high, stamp_t state) {
+static void set_cell_states_in_granule(uintptr_t low, uintptr_t high, stamp_t state) {
     split_cell_of_8(cell8(low), low);
     while (low < high)
         if (low % 4 == 0 && high - low >= 4) {
@@ -110,17 +110,17 @@ static void set_state_in_granule(uintptr_t low, uintptr_t high, stamp_t state) {
 }
 
 /* Give all cells of [low, high) a state or write stamp, and no read. */
-void set_state(uintptr_t low, uintptr_t high, stamp_t state) {
+void set_cell_states(uintptr_t low, uintptr_t high, stamp_t state) {
     uintptr_t first = (low + 7) & ~(uintptr_t)7;
     if (first > high) first = high;
-    if (low < first) set_state_in_granule(low, first, state);
+    if (low < first) set_cell_states_in_granule(low, first, state);
     for (low = first; low + 8 <= high;) { /* the cells of what lies between two folds are one row */
         uintptr_t fold = FOLD + 1 - (low & FOLD), bytes = (high - low) & ~(uintptr_t)7;
         if (bytes > fold) bytes = fold;
         struct cell *c = cell8(low);
         for (low += bytes; bytes; bytes -= 8) *c++ = (struct cell){state, 0};
     }
-    if (low < high) set_state_in_granule(low, high, state);
+    if (low < high) set_cell_states_in_granule(low, high, state);
 }
 
 /* --- the table --- */
@@ -150,7 +150,7 @@ struct object *find_object_from(uintptr_t address) {
 }
 
 /* Set [*low, *high) to the object around an address, or to the gap between objects that it lies in. */
-void object_gap(uintptr_t address, uintptr_t *low, uintptr_t *high) {
+void find_object_or_gap(uintptr_t address, uintptr_t *low, uintptr_t *high) {
     int i = find_first_ending_above(address);
     if (i < count && table[i]->low <= address) {
         *low = table[i]->low;
@@ -161,8 +161,8 @@ void object_gap(uintptr_t address, uintptr_t *low, uintptr_t *high) {
     *high = i < count ? table[i]->low : UINTPTR_MAX / 2;
 }
 
-/* Return the object at `base_address`, or, where that is NULL (a template), the one that was made for this variable;
- * NULL if there is none. */
+/* Return the registered variable or array at `base_address`, or, where that is NULL (a template, which has no memory),
+ * the one that was made for this variable; NULL if there is none. */
 struct object *find_object(int variable_id, const void *base_address) {
     if (base_address) return find_object_at((uintptr_t)base_address);
     for (struct object *o = templates; o; o = o->next_free)
@@ -189,7 +189,7 @@ static void drop_object_at_index(int index) {
     for (int k = 0; k < count; k++) used |= k != index && table[k]->root == o;
     memmove(table + index, table + index + 1, sizeof *table * (size_t)(--count - index));
     if (!used && o != here.on) {
-        scattered_forget(o);
+        forget_edges_and_owners(o);
         o->next_free = spare;
         spare = o;
     }
@@ -209,10 +209,10 @@ static void remove_objects_in(uintptr_t low, uintptr_t high) {
 
 void object_drop(struct object *object) { remove_objects_in(object->low, object->low + 1); }
 
-/* Remove the stack variables of functions that have returned: those that lie below `bottom`. */
-void objects_drop_returned_frames(uintptr_t bottom) {
+/* Remove the stack variables of functions that have returned: those that lie below `stack_pointer`. */
+void drop_objects_of_returned_functions(uintptr_t stack_pointer) {
     for (int i = 0; i < count;)
-        if (table[i]->on_stack && table[i]->low < bottom) drop_object_at_index(i);
+        if (table[i]->on_stack && table[i]->low < stack_pointer) drop_object_at_index(i);
         else i++;
     update_lowest_stack();
 }
@@ -226,8 +226,9 @@ static struct object *allocate_object(void) {
     return o;
 }
 
-/* Register an object at [low, low + bytes) and return it. What was registered there before is removed. */
-struct object *object_insert(int variable_id, uintptr_t low, size_t bytes) {
+/* Register a variable or array at [low, low + bytes) and return its object. What was registered there before is
+ * removed. */
+struct object *register_object(int variable_id, uintptr_t low, size_t bytes) {
     if (bytes == 0) bytes = 1;
     remove_objects_in(low, low + bytes);
     forget_pending_copies_in(low, low + bytes);
@@ -245,17 +246,17 @@ struct object *object_insert(int variable_id, uintptr_t low, size_t bytes) {
     return o;
 }
 
-/* Make an object an array of `rank` dimensions in C or Fortran order. `lower` NULL: bounds from 0. Shadow edges are 1
- * wide, as DVM has them by default. */
-void object_set_shape(struct object *object, size_t element_size, int rank, const int64_t lower[],
+/* Make an object an array of `dimension_count` dimensions in C or Fortran order. `lower` NULL: bounds from 0. Shadow
+ * edges are 1 wide, as DVM has them by default. */
+void set_object_shape(struct object *object, size_t element_size, int dimension_count, const int64_t lower[],
                       const int64_t extent[], int order) {
     object->array = true;
     object->element = element_size;
-    object->rank = rank;
+    object->rank = dimension_count;
     object->order = order;
     int64_t stride = (int64_t)element_size;
-    for (int k = 0; k < rank; k++) {
-        int d = order == WEFT_ORDER_C ? rank - 1 - k : k;
+    for (int k = 0; k < dimension_count; k++) {
+        int d = order == WEFT_ORDER_C ? dimension_count - 1 - k : k;
         object->lower[d] = lower ? lower[d] : 0;
         object->extent[d] = extent[d];
         object->stride[d] = stride;
@@ -264,8 +265,8 @@ void object_set_shape(struct object *object, size_t element_size, int rank, cons
     }
 }
 
-static size_t array_size(size_t element, int rank, const int64_t extent[]) {
-    for (int d = 0; d < rank; d++) element *= extent[d] > 0 ? (size_t)extent[d] : 0;
+static size_t array_size(size_t element, int dimension_count, const int64_t extent[]) {
+    for (int d = 0; d < dimension_count; d++) element *= extent[d] > 0 ? (size_t)extent[d] : 0;
     return element;
 }
 
@@ -274,55 +275,56 @@ void weft_check_data(int variable_id, const void *base, size_t bytes) {
     if (now.off || !base) return;
     struct object *o = find_object_at((uintptr_t)base);
     if (o && o->low == (uintptr_t)base && o->high == o->low + bytes && o->data == variable_id) return;
-    o = object_insert(variable_id, (uintptr_t)base, bytes);
+    o = register_object(variable_id, (uintptr_t)base, bytes);
     o->element = bytes;
 }
 
 /* Copy the extents of an array to completed[]; an unknown first one (0) is computed from how much is known to lie at
  * `base`. Return false if nothing is known there. */
-static bool complete_extents(const void *base, size_t element_size, int rank, const int64_t extent[],
+static bool complete_extents(const void *base, size_t element_size, int dimension_count, const int64_t extent[],
                              int64_t completed[]) {
-    memcpy(completed, extent, sizeof *completed * (size_t)rank);
+    memcpy(completed, extent, sizeof *completed * (size_t)dimension_count);
     if (extent[0] != 0) return true;
     const struct object *o = find_object_at((uintptr_t)base);
     uintptr_t low, high = o ? o->high : 0;
-    size_t row = array_size(element_size, rank - 1, extent + 1);
+    size_t row = array_size(element_size, dimension_count - 1, extent + 1);
     if (row == 0 || (!o && !find_heap_block((uintptr_t)base, &low, &high))) return false;
     completed[0] = (int64_t)((high - (uintptr_t)base) / row);
     return completed[0] > 0;
 }
 
-/* Register an array of `rank` dimensions at `base`, undistributed. extent[0] may be 0: as much as is known to lie
- * there. */
-void weft_check_array(int variable_id, const void *base, size_t element, int rank, const int64_t lower[],
+/* Register an array of `dimension_count` dimensions at `base`, undistributed. extent[0] may be 0: as much as is known
+ * to lie there. */
+void weft_check_array(int variable_id, const void *base, size_t element, int dimension_count, const int64_t lower[],
                       const int64_t extent[], int order) {
     int64_t known[WEFT_MAX_RANK];
-    if (now.off || !base || rank < 1 || rank > WEFT_MAX_RANK || !complete_extents(base, element, rank, extent, known))
+    if (now.off || !base || dimension_count < 1 || dimension_count > WEFT_MAX_RANK ||
+        !complete_extents(base, element, dimension_count, extent, known))
         return;
-    object_set_shape(object_insert(variable_id, (uintptr_t)base, array_size(element, rank, known)), element, rank,
-                     lower, known, order);
+    set_object_shape(register_object(variable_id, (uintptr_t)base, array_size(element, dimension_count, known)),
+                     element, dimension_count, lower, known, order);
 }
 
 /* Register a formal parameter: another name, and maybe other bounds, for the array that begins at `base`; its
  * distribution stays. */
-void weft_check_argument(int variable_id, const void *base, size_t element, int rank, const int64_t lower[],
+void weft_check_argument(int variable_id, const void *base, size_t element, int dimension_count, const int64_t lower[],
                          const int64_t extent[], int order) {
     int64_t known[WEFT_MAX_RANK];
-    if (now.off || !base || rank < 1 || rank > WEFT_MAX_RANK) return;
+    if (now.off || !base || dimension_count < 1 || dimension_count > WEFT_MAX_RANK) return;
     struct object *o = find_object_at((uintptr_t)base);
     if (!o) {
-        weft_check_array(variable_id, base, element, rank, lower, extent, order);
+        weft_check_array(variable_id, base, element, dimension_count, lower, extent, order);
         return;
     }
     if (o->low != (uintptr_t)base) /* a part of an array */
         return;
     o->data = variable_id;
-    if (!complete_extents(base, element, rank, extent, known)) return;
-    if (!o->array) object_set_shape(o, element, rank, lower, known, order);
+    if (!complete_extents(base, element, dimension_count, extent, known)) return;
+    if (!o->array) set_object_shape(o, element, dimension_count, lower, known, order);
     /* the same shape with other bounds: the program's indices are those of the newest name */
-    bool same = o->rank == rank && o->order == order && !o->distributed;
-    for (int d = 0; same && d < rank; d++) same = o->extent[d] == known[d];
-    for (int d = 0; same && d < rank && lower; d++) o->lower[d] = lower[d];
+    bool same = o->rank == dimension_count && o->order == order && !o->distributed;
+    for (int d = 0; same && d < dimension_count; d++) same = o->extent[d] == known[d];
+    for (int d = 0; same && d < dimension_count && lower; d++) o->lower[d] = lower[d];
 }
 
 /* Mark bytes as uninitialised and fill them with a pattern, so that a value put there by code without hooks is
@@ -330,11 +332,11 @@ void weft_check_argument(int variable_id, const void *base, size_t element, int 
 void weft_check_clear(void *base, size_t bytes) {
     if (now.off || !base) return;
     memset(base, POISON, bytes);
-    set_state((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
+    set_cell_states((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
 }
 
 void weft_check_local(void *base, size_t bytes) {
-    if (!now.off && base) set_state((uintptr_t)base, (uintptr_t)base + bytes, now.cur);
+    if (!now.off && base) set_cell_states((uintptr_t)base, (uintptr_t)base + bytes, now.cur);
 }
 
 /* Mark bytes as written by code without hooks. Inside an iteration only a private variable is known to be its own; else
@@ -345,7 +347,7 @@ void weft_check_written(const void *base, size_t bytes) {
     bool own = !here.started;
     for (int i = 0; i < here.private_count && !own; i++)
         own = low - here.privates[i].low < here.privates[i].high - here.privates[i].low;
-    set_state(low, low + bytes, own ? now.cur : 0);
+    set_cell_states(low, low + bytes, own ? now.cur : 0);
 }
 
 /* --- distribution --- */
@@ -364,15 +366,15 @@ static struct object *find_or_add_template(int variable_id) {
 }
 
 /* Register a template with its bounds; it is the root of its own distribution. */
-void weft_check_template(int variable_id, int rank, const int64_t lower[], const int64_t extent[]) {
-    if (now.off || rank > WEFT_MAX_RANK) return;
+void weft_check_template(int variable_id, int dimension_count, const int64_t lower[], const int64_t extent[]) {
+    if (now.off || dimension_count > WEFT_MAX_RANK) return;
     struct object *o = find_or_add_template(variable_id);
-    object_set_shape(o, 0, rank, lower, extent, WEFT_ORDER_C);
+    set_object_shape(o, 0, dimension_count, lower, extent, WEFT_ORDER_C);
     o->root = o;
 }
 
-/* Note that an object was distributed or aligned anew: its elements begin without values, its shadow edges are stale,
- * and all sites are judged again. */
+/* Note that an array was distributed or aligned anew: its elements begin without values, its shadow edges are stale,
+ * and all places in the code are judged again. */
 static void mark_distributed(struct object *object) {
     if (!object->distributed && object->low)
         for (uintptr_t a = object->low & ~(uintptr_t)7; a < object->high; a += 8)
@@ -385,27 +387,28 @@ static void mark_distributed(struct object *object) {
     forget_sites();
 }
 
-void weft_check_distribute(int construct_id, int variable_id, const void *base, int rank, const int kinds[]) {
-    weft_check_distribute_onto(construct_id, variable_id, base, rank, kinds, 0, 0);
+void weft_check_distribute(int construct_id, int variable_id, const void *base, int dimension_count,
+                           const int kinds[]) {
+    weft_check_distribute_onto(construct_id, variable_id, base, dimension_count, kinds, 0, 0);
 }
 
-/* Distribute an array or template: a kind of distribution for each of `rank` dimensions, onto the processors of one
- * task if `tasks` is not 0. Aligned arrays move along. */
-void weft_check_distribute_onto(int construct_id, int variable_id, const void *base, int rank, const int kinds[],
-                                int tasks, int64_t task) {
+/* Distribute an array or template: a kind of distribution for each of `dimension_count` dimensions, onto the processors
+ * of one task if `task_array_id` is not 0. Aligned arrays move along. */
+void weft_check_distribute_onto(int construct_id, int variable_id, const void *base, int dimension_count,
+                                const int kinds[], int task_array_id, int64_t task) {
     if (now.off) return;
     struct object *o = find_object(variable_id, base);
-    if (!o || rank > WEFT_MAX_RANK) {
+    if (!o || dimension_count > WEFT_MAX_RANK) {
         stop_for_usage_error("unknown-array", construct_id, variable_id);
         return;
     }
     advance_time();
     count_run(construct_id);
     o->root = o;
-    o->tasks = tasks;
+    o->tasks = task_array_id;
     o->task = task;
     o->deferred = false;
-    for (int d = 0; d < rank; d++) {
+    for (int d = 0; d < dimension_count; d++) {
         o->deferred |= kinds[d] == WEFT_LATER;
         o->kinds[d] = kinds[d] == WEFT_LATER ? WEFT_WHOLE : kinds[d];
         if (kinds[d] != WEFT_INDIRECT && kinds[d] != WEFT_DERIVED) {
@@ -416,8 +419,8 @@ void weft_check_distribute_onto(int construct_id, int variable_id, const void *b
             double sum = 0;
             for (int64_t k = 0; k < o->block_count[d]; k++) sum += o->blocks[d][k];
             if ((int64_t)sum != o->extent[d])
-                findings_report_parameter("genblock", construct_id, variable_id, d, (int64_t)sum, o->extent[d],
-                                          o->extent[d]);
+                report_directive_parameter("genblock", construct_id, variable_id, d, (int64_t)sum, o->extent[d],
+                                           o->extent[d]);
         }
         o->map[d] = (struct term){d, 1, 0};
     }
@@ -426,7 +429,7 @@ void weft_check_distribute_onto(int construct_id, int variable_id, const void *b
     for (int i = 0; i < count; i++)
         if (table[i]->root == o && table[i] != o) {
             table[i]->renewed_at = table[i]->begun_at = 0;
-            table[i]->tasks = tasks;
+            table[i]->tasks = task_array_id;
             table[i]->task = task;
         }
 }
@@ -444,9 +447,9 @@ void weft_check_blocks(int variable_id, const void *base, int dimension, int64_t
 
 /* Return a mapping composed with a second one: a dimension that follows dimension k of an array, where that is placed
  * at coefficient[k] * index[axis[k]] + offset[k]. */
-struct term compose_mapping(struct term term, int rank, const int axis[], const int64_t coefficient[],
+struct term compose_mapping(struct term term, int dimension_count, const int axis[], const int64_t coefficient[],
                             const int64_t offset[]) {
-    if (term.axis < 0 || term.axis >= rank) return term;
+    if (term.axis < 0 || term.axis >= dimension_count) return term;
     int k = term.axis;
     int64_t at = term.coefficient * offset[k] + term.offset;
     if (axis[k] >= 0) return (struct term){axis[k], term.coefficient * coefficient[k], at};
@@ -454,13 +457,13 @@ struct term compose_mapping(struct term term, int rank, const int axis[], const 
 }
 
 /* Align an array with a target, and so with the target's root: axis, coefficient and offset for each of the target's
- * `rank` dimensions. Reports elements that would lie outside the target. */
-void weft_check_align(int construct_id, int variable_id, const void *base, int target, const void *target_base,
-                      int rank, const int axis[], const int64_t coefficient[], const int64_t offset[]) {
+ * `dimension_count` dimensions. Reports elements that would lie outside the target. */
+void weft_check_align(int construct_id, int variable_id, const void *base, int target_id, const void *target_base,
+                      int dimension_count, const int axis[], const int64_t coefficient[], const int64_t offset[]) {
     if (now.off) return;
-    struct object *o = find_object(variable_id, base), *t = find_object(target, target_base);
+    struct object *o = find_object(variable_id, base), *t = find_object(target_id, target_base);
     if (!o || !t || !t->root) {
-        stop_for_usage_error(o ? "undistributed" : "unknown-array", construct_id, o ? target : variable_id);
+        stop_for_usage_error(o ? "undistributed" : "unknown-array", construct_id, o ? target_id : variable_id);
         return;
     }
     advance_time();
@@ -469,15 +472,15 @@ void weft_check_align(int construct_id, int variable_id, const void *base, int t
     for (int d = 0; d < t->root->rank; d++) { /* compose: this -> target -> root */
         struct term m = t->map[d];
         if (t == t->root) m = (struct term){d, 1, 0};
-        map[d] = compose_mapping(m, rank, axis, coefficient, offset);
+        map[d] = compose_mapping(m, dimension_count, axis, coefficient, offset);
     }
-    for (int k = 0; k < rank && k < t->rank; k++)
+    for (int k = 0; k < dimension_count && k < t->rank; k++)
         if (axis[k] >= 0 && axis[k] < o->rank) {
             int64_t ends[2] = {o->lower[axis[k]], o->lower[axis[k]] + o->extent[axis[k]] - 1};
             for (int end = 0; end < 2; end++) {
                 int64_t x = coefficient[k] * ends[end] + offset[k], high = t->lower[k] + t->extent[k] - 1;
                 if (x < t->lower[k] || x > high)
-                    findings_report_parameter("align", construct_id, variable_id, k, x, t->lower[k], high);
+                    report_directive_parameter("align", construct_id, variable_id, k, x, t->lower[k], high);
             }
         }
     memcpy(o->map, map, sizeof map);
@@ -488,9 +491,10 @@ void weft_check_align(int construct_id, int variable_id, const void *base, int t
 }
 
 /* Set the widths of an array's shadow edges below (low[]) and above (high[]) in each dimension. */
-void weft_check_shadow(int variable_id, const void *base, int rank, const int64_t low[], const int64_t high[]) {
+void weft_check_shadow(int variable_id, const void *base, int dimension_count, const int64_t low[],
+                       const int64_t high[]) {
     struct object *o = now.off ? NULL : find_object(variable_id, base);
-    for (int d = 0; o && d < rank && d < WEFT_MAX_RANK; d++) {
+    for (int d = 0; o && d < dimension_count && d < WEFT_MAX_RANK; d++) {
         o->shadow.low[d] = low[d];
         o->shadow.high[d] = high[d];
     }
@@ -498,7 +502,7 @@ void weft_check_shadow(int variable_id, const void *base, int rank, const int64_
 
 /* Compute the index, in the program's bounds, of an array's element at an address. The outermost index may lie
  * outside. */
-void element_index_at(const struct object *object, uintptr_t address, int64_t index[]) {
+void compute_element_index(const struct object *object, uintptr_t address, int64_t index[]) {
     int64_t at = object->element ? (int64_t)(address - object->low) / (int64_t)object->element : 0;
     for (int k = 0; k < object->rank; k++) {
         int d = object->order == WEFT_ORDER_C ? object->rank - 1 - k : k;
@@ -510,7 +514,7 @@ void element_index_at(const struct object *object, uintptr_t address, int64_t in
 }
 
 /* Rebase the times kept in objects when all stamps are renumbered: everything has happened at FIRST_STAMP. */
-void objects_rebase_stamps(void) {
+void rebase_stamps_of_objects(void) {
     for (int i = 0; i < count; i++) {
         stamp_t *times[] = {&table[i]->renewed_at,   &table[i]->begun_at,   &table[i]->on_device,
                             &table[i]->actual_at,    &table[i]->got_at,     &table[i]->host_wrote,

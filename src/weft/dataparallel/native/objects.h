@@ -56,15 +56,15 @@ extern const uintptr_t weft_nowhere; /* home of a site that lets nothing pass */
 
 struct object *find_object_at(uintptr_t address);
 struct object *find_object(int variable_id, const void *base_address);
-void objects_drop_returned_frames(uintptr_t bottom);
+void drop_objects_of_returned_functions(uintptr_t stack_pointer);
 struct object *find_object_from(uintptr_t address); /* the first that ends above a */
 extern uintptr_t weft_lowest_stack;
 bool is_on_stack(uintptr_t address);
-void set_state(uintptr_t low, uintptr_t high, stamp_t state);
+void set_cell_states(uintptr_t low, uintptr_t high, stamp_t state);
 void split_cell_of_8(struct cell *cell, uintptr_t address);
 void split_cell_of_4(struct cell *cell, uintptr_t address);
-void object_gap(uintptr_t address, uintptr_t *low, uintptr_t *high);
-void objects_rebase_stamps(void);
+void find_object_or_gap(uintptr_t address, uintptr_t *low, uintptr_t *high);
+void rebase_stamps_of_objects(void);
 void object_drop(struct object *object);
 void close_sites(void);
 void forget_sites(void); /* and those that are kept of other blocks */
@@ -72,11 +72,11 @@ void add_open_site(struct site *site);
 extern uint32_t weft_sites_changed; /* how often a site was opened, closed or moved */
 extern uint32_t weft_sites_forgotten; /* how often all were */
 struct site *sites_opened(void);
-struct term compose_mapping(struct term term, int rank, const int axis[], const int64_t coefficient[],
+struct term compose_mapping(struct term term, int dimension_count, const int axis[], const int64_t coefficient[],
                             const int64_t offset[]);
-void element_index_at(const struct object *object, uintptr_t address, int64_t index[]);
-struct object *object_insert(int variable_id, uintptr_t low, size_t bytes);
-void object_set_shape(struct object *object, size_t element_size, int rank, const int64_t lower[],
+void compute_element_index(const struct object *object, uintptr_t address, int64_t index[]);
+struct object *register_object(int variable_id, uintptr_t low, size_t bytes);
+void set_object_shape(struct object *object, size_t element_size, int dimension_count, const int64_t lower[],
                       const int64_t extent[], int order);
 
 #endif

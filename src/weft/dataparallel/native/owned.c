@@ -61,20 +61,21 @@ static struct statement *find_or_add_statement(int construct_id) {
     s = statements[construct_id] = calloc(1, sizeof *s);
     if (!s) abort();
     s->forgotten = weft_sites_forgotten - 1;
-    s->context = context_count < UINT16_MAX ? ++context_count : UINT16_MAX; /* the last one is shared: see own_end */
+    s->context =
+        context_count < UINT16_MAX ? ++context_count : UINT16_MAX; /* the last one is shared: see weft_check_own_end */
     return s;
 }
 
 static bool is_still_valid(const struct statement *statement) { return statement->forgotten == weft_sites_forgotten; }
 
 /* All sites, and where the current statement's own elements lie. */
-void owned_forget_all(void) {
+void forget_sites_and_own_elements(void) {
     forget_sites();
     here.aspect_count = 0;
 }
 
 /* Compute how the own element of a new aspect's array moves with each index of the statement's element (bytes). */
-void owned_derive_moves(struct aspect *aspect) {
+void derive_moves_of_own_element(struct aspect *aspect) {
     int64_t *moves = current->moves[aspect - here.aspects];
     const struct object *o = aspect->object, *on = current->object;
     memset(moves, 0, sizeof current->moves[0]);
@@ -87,15 +88,16 @@ void owned_derive_moves(struct aspect *aspect) {
     }
 }
 
-/* Note a site that was opened in a function which the statement with an owner calls; it is closed at the statement's
- * end. */
-void owned_note_called_site(struct site *site) {
+/* Note a site (what one place in the code may access) that was opened in a function which the statement with an owner
+ * calls; it is closed at the statement's end. */
+void note_site_in_called_function(struct site *site) {
     if (weft_depth && weft_depth == depth) return;
     if (called_count < MOST_CALLED) called[called_count] = site;
     called_count++;
 }
 
-/* Close all sites that were opened in functions which the statement called, since these have other callers, too. */
+/* Close all sites (what places in the code may access) that were opened in functions which the statement called, since
+ * these have other callers, too. */
 static void close_called_sites(void) {
     if (called_count > MOST_CALLED) forget_sites();
     for (int i = 0; i < called_count && i < MOST_CALLED; i++) {
@@ -111,16 +113,18 @@ static void close_called_sites(void) {
     called_count = 0;
 }
 
-/* Set the ON coordinates of the statement's element of this time, and move all own elements along with its index. */
-static void move_to_element(struct statement *statement, int rank, const int64_t index[]) {
+/* Move a statement with an owner to its element of this time: set the element's coordinates, and move the own elements
+ * of all arrays along with its index. */
+static void move_statement_to_element(struct statement *statement, int dimension_count, const int64_t index[]) {
     const struct object *o = statement->object;
     here.on = o->root;
     for (int d = 0; d < o->root->rank; d++) {
         struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
-        if (m.axis >= 0 && m.axis < rank) m = (struct term){WEFT_CONSTANT, 0, m.coefficient * index[m.axis] + m.offset};
+        if (m.axis >= 0 && m.axis < dimension_count)
+            m = (struct term){WEFT_CONSTANT, 0, m.coefficient * index[m.axis] + m.offset};
         here.at[d] = m;
     }
-    for (int k = 0; k < rank; k++) {
+    for (int k = 0; k < dimension_count; k++) {
         int64_t by = index[k] - statement->index[k];
         statement->index[k] = index[k];
         for (int i = 0; by && i < statement->aspect_count; i++)
@@ -129,16 +133,17 @@ static void move_to_element(struct statement *statement, int rank, const int64_t
 }
 
 /* Return whether, with a grid of processors, this time's element lies in the same blocks as the last one. */
-static bool is_in_last_blocks(const struct statement *statement) {
+static bool is_element_in_last_blocks(const struct statement *statement) {
     for (int i = 0; i < here.aspect_count; i++)
-        if (!here.aspects[i].remote) aspect_derive_mapping(&here.aspects[i]);
-    find_blocks();
+        if (!here.aspects[i].remote) derive_aspect_mapping(&here.aspects[i]);
+    update_current_blocks();
     return here.blocks == statement->blocks;
 }
 
 /* Begin a statement that only the owner of one array element runs (own computations). Sites of its last run are kept
  * where they still hold. Within loops and such statements it is plain code. */
-void weft_check_own_begin(int construct_id, int variable_id, const void *base, int rank, const int64_t index[]) {
+void weft_check_own_begin(int construct_id, int variable_id, const void *base, int dimension_count,
+                          const int64_t index[]) {
     if (now.off || here.started || here.what != SEQUENTIAL || inner || weft_io) {
         bool inside = here.what == OWNED || inner || (weft_io && !now.off && !here.started && here.what == SEQUENTIAL);
         inner += inside;
@@ -148,13 +153,13 @@ void weft_check_own_begin(int construct_id, int variable_id, const void *base, i
     }
     struct statement *s = find_or_add_statement(construct_id);
     bool kept = is_still_valid(s);
-    if (!kept || s->base != base || s->data != variable_id || rank > WEFT_MAX_RANK) {
+    if (!kept || s->base != base || s->data != variable_id || dimension_count > WEFT_MAX_RANK) {
         struct object *o = find_object(variable_id, base);
         if (kept) {
             forget_sites();
             kept = false;
         }
-        if (!o || !o->root || rank > WEFT_MAX_RANK) {
+        if (!o || !o->root || dimension_count > WEFT_MAX_RANK) {
             inner++;
             return;
         }
@@ -176,15 +181,16 @@ void weft_check_own_begin(int construct_id, int variable_id, const void *base, i
     here.aspect_room = ROOM;
     here.aspect_count = s->aspect_count;
     weft_context = s->context;
-    move_to_element(s, rank, index);
+    move_statement_to_element(s, dimension_count, index);
     advance_time();
     now.looked = true;
-    if (kept && has_grid() && !is_in_last_blocks(s)) owned_forget_all();
+    if (kept && has_grid() && !is_element_in_last_blocks(s)) forget_sites_and_own_elements();
     s->forgotten = weft_sites_forgotten;
-    if (here.aspect_count == 0) construct_add_clause_aspects();
+    if (here.aspect_count == 0) add_aspects_of_clauses();
 }
 
-/* End a statement that only an element's owner runs, and keep its sites for the next time. */
+/* End a statement that only an element's owner runs, and keep its sites (what places in the code may access) for the
+ * next time. */
 void weft_check_own_end(int construct_id) {
     (void)construct_id;
     if (now.off || here.what != OWNED || inner) {

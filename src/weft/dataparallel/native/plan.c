@@ -20,9 +20,9 @@
 #define MOST_PLANS 32
 #define HASH_SLOTS 2048
 
-/* Return an empty plan for a row of iterations (which groups of places have one address, and what their shadow cells
- * must hold). */
-static struct plan *new_plan(const struct row *row) {
+/* Return an empty plan for a row of iterations: it will hold which places access the same addresses, and what their
+ * shadow cells must hold. */
+static struct plan *allocate_plan(const struct row *row) {
     struct plan *p = calloc(1, sizeof *p);
     if (!p) abort();
     p->group_of = calloc((size_t)row->place_count, sizeof *p->group_of);
@@ -32,8 +32,9 @@ static struct plan *new_plan(const struct row *row) {
     return p;
 }
 
-/* Add a group to a plan, with room for it in all of the plan's lists, and return it. */
-static struct group *add_group(struct plan *plan) {
+/* Add a group (places that access the same addresses) to a plan, with room for it in all of the plan's lists, and
+ * return it. */
+static struct group *add_group_to_plan(struct plan *plan) {
     size_t room = plan->group_room;
     GROW(plan->groups, (size_t)plan->group_count, plan->group_room, 8);
     if (room < plan->group_room) {
@@ -71,7 +72,7 @@ static int find_or_add_kin(struct plan *plan, const struct row *row, const struc
  * new one if need be. -1: there are too many. */
 static int find_or_add_group(struct plan *plan, const struct row *row, const struct line forms[], int address_form,
                              unsigned access_size) {
-    const struct line value = form_value(row, forms, address_form), *a = &value;
+    const struct line value = compute_form_value(row, forms, address_form), *a = &value;
     static struct {
         uint32_t epoch;
         int32_t group;
@@ -101,22 +102,22 @@ static int find_or_add_group(struct plan *plan, const struct row *row, const str
     k->last = shift + (int64_t)access_size > k->last ? shift + (int64_t)access_size : k->last;
     slots[slot].epoch = epoch;
     slots[slot].group = plan->group_count;
-    *add_group(plan) = (struct group){.shift = shift,
-                                      .form = address_form,
-                                      .kin = kin,
-                                      .size = access_size,
-                                      .first_write = INT_MAX,
-                                      .first_track = INT_MAX,
-                                      .demands = -1};
+    *add_group_to_plan(plan) = (struct group){.shift = shift,
+                                              .form = address_form,
+                                              .kin = kin,
+                                              .size = access_size,
+                                              .first_write = INT_MAX,
+                                              .first_track = INT_MAX,
+                                              .demands = -1};
     return plan->group_count - 1;
 }
 
 /* Note that a group must stay in a site's interval, relative to `home`. Intervals with the same home are joined to one
- * for the whole kin. */
-static void restrict_kin_to_interval(struct plan *plan, int group, const uintptr_t *home, uintptr_t low_offset,
+ * for the whole kin (groups at fixed distances). */
+static void restrict_kin_to_interval(struct plan *plan, int group_index, const uintptr_t *home, uintptr_t low_offset,
                                      uintptr_t length) {
-    struct kin *k = &plan->kin[plan->groups[group].kin];
-    int64_t low = (int64_t)low_offset - plan->groups[group].shift, high = INT64_MAX;
+    struct kin *k = &plan->kin[plan->groups[group_index].kin];
+    int64_t low = (int64_t)low_offset - plan->groups[group_index].shift, high = INT64_MAX;
     if (length > INTPTR_MAX) high = low - 1;
     else if (low <= INT64_MAX - (int64_t)length) high = low + (int64_t)length;
     for (int i = k->ranges; i >= 0; i = plan->ranges[i].next) {
@@ -127,7 +128,7 @@ static void restrict_kin_to_interval(struct plan *plan, int group, const uintptr
         return;
     }
     GROW(plan->ranges, (size_t)plan->range_count, plan->range_room, 8);
-    plan->ranges[plan->range_count] = (struct range){home, low, high, plan->groups[group].kin, k->ranges};
+    plan->ranges[plan->range_count] = (struct range){home, low, high, plan->groups[group_index].kin, k->ranges};
     k->ranges = plan->range_count++;
 }
 
@@ -136,10 +137,10 @@ static bool is_interval_within(stamp_t inner_lowest, stamp_t inner_span, stamp_t
     return inner_lowest - outer_lowest <= outer_span && inner_span <= outer_span - (inner_lowest - outer_lowest);
 }
 
-/* Demand that one word (the last write or the first read) of all cells of a group lies in lowest..lowest+span. A demand
- * that contains another one is dropped. */
-static void demand_stamps(struct plan *plan, int group, bool of_read_word, stamp_t lowest, stamp_t span) {
-    struct group *g = &plan->groups[group];
+/* Demand that one word (the last write or the first read) of all cells of a group (places that access the same
+ * addresses) lies in lowest..lowest+span. A demand that contains another one is dropped. */
+static void add_demand_of_stamps(struct plan *plan, int group_index, bool of_read_word, stamp_t lowest, stamp_t span) {
+    struct group *g = &plan->groups[group_index];
     for (int i = g->demands; i >= 0; i = plan->demands[i].next) {
         struct demand *d = &plan->demands[i];
         if (d->read != of_read_word) continue;
@@ -151,7 +152,7 @@ static void demand_stamps(struct plan *plan, int group, bool of_read_word, stamp
     }
     GROW(plan->demands, (size_t)plan->demand_count, plan->demand_room, 8);
     plan->demands[plan->demand_count] =
-        (struct demand){lowest, span, of_read_word, group, g->demands, 1, 1, plan->demand_count};
+        (struct demand){lowest, span, of_read_word, group_index, g->demands, 1, 1, plan->demand_count};
     g->demands = plan->demand_count++;
 }
 
@@ -166,19 +167,19 @@ static bool is_known_fault(const struct row_place *place) {
 }
 
 /* Plan that the faulty reads of a place are counted only. */
-static void plan_counting(struct plan *plan, int group, const struct row_place *place, int place_number) {
-    if (plan->groups[group].first_write == INT_MAX)
-        demand_stamps(plan, group, false, 0, here.started ? now.base : SPLIT - 1);
+static void plan_counting(struct plan *plan, int group_index, const struct row_place *place, int place_number) {
+    if (plan->groups[group_index].first_write == INT_MAX)
+        add_demand_of_stamps(plan, group_index, false, 0, here.started ? now.base : SPLIT - 1);
     GROW(plan->wrong, (size_t)plan->wrong_count, plan->wrong_room, 8);
     plan->wrong[plan->wrong_count++] = (struct counted){place->site->wrong, place_number};
     plan->last = place_number;
 }
 
 /* Plan the reads of a place: demand what its site accepts of the cells. Return false if the hooks must judge them. */
-static bool plan_read(struct plan *plan, int group, const struct row_place *place, int place_number,
+static bool plan_read(struct plan *plan, int group_index, const struct row_place *place, int place_number,
                       bool in_every_iteration) {
     const struct site *s = place->site;
-    struct group *g = &plan->groups[group];
+    struct group *g = &plan->groups[group_index];
     if (g->first_write != INT_MAX) /* what this iteration wrote */
         return true;
     stamp_t least = s->least, limit = s->limit;
@@ -192,12 +193,12 @@ static bool plan_read(struct plan *plan, int group, const struct row_place *plac
         g->halves |= g->size == 4;
         if (g->first_track == INT_MAX) g->first_track = plan->last = place_number;
     }
-    demand_stamps(plan, group, false, least, limit);
+    add_demand_of_stamps(plan, group_index, false, least, limit);
     return true;
 }
 
-/* Return whether all iterations may access one element that each of them writes: the site and the demands accept the
- * last iteration's write. */
+/* Return whether all iterations may access one element that each of them writes: the site and the demands (what shadow
+ * cells must hold) accept the last iteration's write. */
 static bool allows_repeated_access(const struct plan *plan, const struct group *group, const struct site *site) {
     const stamp_t stamps[] = {now.cur, LAST_STAMP};
     for (int k = 0; k < 2; k++) {
@@ -210,29 +211,30 @@ static bool allows_repeated_access(const struct plan *plan, const struct group *
 
 /* Plan the writes of a place: demand what its site accepts of the cells, and note that they get stamps. Return false if
  * the hooks must judge them. */
-static bool plan_write(struct plan *plan, int group, const struct row_place *place, int place_number,
+static bool plan_write(struct plan *plan, int group_index, const struct row_place *place, int place_number,
                        bool in_every_iteration) {
     const struct site *s = place->site;
-    struct group *g = &plan->groups[group];
+    struct group *g = &plan->groups[group_index];
     if (g->first_write != INT_MAX) return true;
     if (!in_every_iteration || (s->track && (s->track != 1 || s->size != place->size)) || (!s->track && s->span == 0))
         return false;
     if (step_of(plan, g) == 0 && !plan->one && (s->track || !allows_repeated_access(plan, g, s))) return false;
     g->halves |= g->size == 4;
     if (s->track) {
-        demand_stamps(plan, group, false, NO_VALUE, now.base - NO_VALUE);
-        demand_stamps(plan, group, true, 0, now.base);
+        add_demand_of_stamps(plan, group_index, false, NO_VALUE, now.base - NO_VALUE);
+        add_demand_of_stamps(plan, group_index, true, 0, now.base);
     } else {
-        demand_stamps(plan, group, false, s->floor + s->span, UINT32_MAX - s->span);
+        add_demand_of_stamps(plan, group_index, false, s->floor + s->span, UINT32_MAX - s->span);
     }
     g->first_write = plan->last = place_number;
-    plan->writers[plan->writer_count++] = (struct touched){group, 1};
+    plan->writers[plan->writer_count++] = (struct touched){group_index, 1};
     return true;
 }
 
 static const struct plan *sorted; /* qsort's */
 
-/* Comparison for qsort: demands that ask the same of neighbouring cells come one after another. */
+/* Comparison for qsort: demands (what shadow cells must hold) that ask the same of neighbouring cells come one after
+ * another. */
 static int compare_demands_by_cells(const void *one, const void *two) {
     const struct demand *a = one, *b = two;
     const struct group *g = &sorted->groups[a->group], *h = &sorted->groups[b->group];
@@ -251,8 +253,8 @@ static bool is_left_neighbour(const struct group *left, const struct group *righ
     return left->size == 8 && right->size == 8 && left->kin == right->kin && left->shift + 8 == right->shift;
 }
 
-/* Sort a plan's demands by the cells they are about. The order of the last time is tried first, since it mostly
- * fits. */
+/* Sort a plan's demands (what shadow cells must hold) by the cells they are about. The order of the last time is tried
+ * first, since it mostly fits. */
 static void sort_demands(struct plan *plan) {
     static struct demand *unsorted; /* of the plan that is made now */
     static size_t unsorted_room;
@@ -280,8 +282,9 @@ static void sort_demands(struct plan *plan) {
     plan->sorted_count = plan->demand_count;
 }
 
-/* Join demands that ask the same of cells that lie together: `chain` and `tile` of the first say how many follow. */
-static void chain_demands(struct plan *plan) {
+/* Join demands (what shadow cells must hold) that ask the same of cells that lie together: `chain` and `tile` of the
+ * first say how many follow. */
+static void join_demands_to_chains(struct plan *plan) {
     sort_demands(plan);
     struct demand *first = NULL, *tile = NULL;
     uintptr_t to = 0;
@@ -303,7 +306,7 @@ static void chain_demands(struct plan *plan) {
     }
 }
 
-/* Comparison for qsort: groups that are stamped come in the order of their size, kin and address. */
+/* Comparison for qsort: groups (places with the same addresses) that get stamps, by their size, kin and address. */
 static int compare_groups_by_address(const void *one, const void *two) {
     const struct group *g = &sorted->groups[((const struct touched *)one)->group];
     const struct group *h = &sorted->groups[((const struct touched *)two)->group];
@@ -313,8 +316,9 @@ static int compare_groups_by_address(const void *one, const void *two) {
     return 0;
 }
 
-/* Sort groups that get stamps and join those whose cells are neighbours: `tile` of the first says how many they are. */
-static void join_neighbours(struct plan *plan, struct touched *first, int count) {
+/* Sort groups (places that access the same addresses) whose cells get stamps, and join those whose cells are
+ * neighbours: `tile` of the first says how many they are. */
+static void join_neighbouring_groups(struct plan *plan, struct touched *first, int count) {
     sorted = plan;
     qsort(first, (size_t)count, sizeof *first, compare_groups_by_address);
     struct touched *tile = first;
@@ -327,7 +331,7 @@ static void join_neighbours(struct plan *plan, struct touched *first, int count)
 
 /* Set where a kin's groups lie in this row of iterations. Return false if their shadow cells are not one row in memory,
  * or the distance is no multiple of 8 bytes. */
-static bool place_kin(struct kin *kin, const struct line *value, int64_t iteration_count) {
+static bool locate_kin_in_row(struct kin *kin, const struct line *value, int64_t iteration_count) {
     int64_t step = (int64_t)value->step, across = step * (iteration_count - 1), after = step * iteration_count;
     if (value->turns || step >= INT32_MAX || step <= INT32_MIN || (value->at - kin->at) % 8 != 0) return false;
     kin->at = value->at;
@@ -339,27 +343,27 @@ static bool place_kin(struct kin *kin, const struct line *value, int64_t iterati
     return ((low ^ high) & ~(uintptr_t)FOLD) == 0;
 }
 
-/* Set where all groups of a plan lie in this row of iterations. Return false if they do not lie there as their cells
- * do. */
-bool row_place_groups(struct plan *plan, const struct line forms[], int64_t iteration_count) {
+/* Set where all groups (places that access the same addresses) of a plan lie in this row of iterations. Return false if
+ * they do not lie there as their cells do. */
+bool locate_groups_in_row(struct plan *plan, const struct line forms[], int64_t iteration_count) {
     for (int i = 0; i < plan->kin_count; i++)
-        if (!place_kin(&plan->kin[i], &forms[plan->kin[i].form], iteration_count)) return false;
+        if (!locate_kin_in_row(&plan->kin[i], &forms[plan->kin[i].form], iteration_count)) return false;
     return true;
 }
 
-/* Return whether forms that had the same addresses when the plan was made still have; then set where the groups lie in
- * this row. */
-bool row_fits_plan(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count) {
+/* Return whether forms that had the same addresses when the plan was made still have; then set where the groups (places
+ * that access the same addresses) lie in this row. */
+bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count) {
     for (int i = 0; i < plan->same_count; i++) {
-        struct line a = form_value(row, forms, plan->sames[i].form),
-                    b = form_value(row, forms, plan->groups[plan->sames[i].group].form);
+        struct line a = compute_form_value(row, forms, plan->sames[i].form),
+                    b = compute_form_value(row, forms, plan->groups[plan->sames[i].group].form);
         if (a.at != b.at || a.step != b.step || a.turns) return false;
     }
-    return row_place_groups(plan, forms, iteration_count);
+    return locate_groups_in_row(plan, forms, iteration_count);
 }
 
-/* Return whether all groups of a plan lie at multiples of their access size. */
-static bool is_aligned(const struct plan *plan) {
+/* Return whether all groups (places that access the same addresses) of a plan lie at multiples of their access size. */
+static bool are_groups_aligned(const struct plan *plan) {
     for (int i = 0; i < plan->group_count; i++) {
         const struct group *g = &plan->groups[i];
         if ((low_of(plan, g) | (uintptr_t)step_of(plan, g)) & (g->size - 1)) return false;
@@ -367,8 +371,8 @@ static bool is_aligned(const struct plan *plan) {
     return true;
 }
 
-/* Put the groups of a kin that lie in the same object into one cluster each, with the bounds of what they access and
- * write. */
+/* Put the groups of a kin (groups at fixed distances) that lie in the same object into one cluster each, with the
+ * bounds of what they access and write. */
 static void cluster_groups(struct plan *plan) {
     plan->cluster_count = 0;
     plan->apart = 0;
@@ -397,8 +401,8 @@ static void cluster_groups(struct plan *plan) {
     }
 }
 
-/* Return whether a plan still holds: the construct is the same and none of its places' sites was closed, opened or
- * moved. */
+/* Return whether a plan (what a row's accesses require of the shadow cells) still holds: the construct is the same and
+ * none of its places' sites was closed, opened or moved. */
 static bool is_plan_current(const struct row *row, struct plan *plan) {
     if (plan->base != demand_base_stamp()) return false;
     if (plan->sites == weft_sites_changed) return true;
@@ -411,9 +415,9 @@ static bool is_plan_current(const struct row *row, struct plan *plan) {
     return true;
 }
 
-/* Make a current plan for iterations that run these blocks the row's plan and return true. False: there is none, and
- * row->plan is one to be made anew. */
-bool row_find_plan(struct row *row, const uint8_t block_states[]) {
+/* Look for a plan (what accesses require of the shadow cells) that still holds for iterations that run these blocks. If
+ * there is one, make it row->plan and return true. Else return false: row->plan is one for make_plan_of_row to fill. */
+bool find_current_plan(struct row *row, const uint8_t block_states[]) {
     struct plan *p = row->plan, *free = NULL;
     int count = 0;
     do {
@@ -427,7 +431,7 @@ bool row_find_plan(struct row *row, const uint8_t block_states[]) {
         p = p ? p->next : NULL;
     } while (p != row->plan);
     if (!free && (count == 0 || (row->guard_count && count < MOST_PLANS))) {
-        free = new_plan(row);
+        free = allocate_plan(row);
         free->next = row->plan ? row->plan->next : free;
         if (row->plan) row->plan->next = free;
     }
@@ -435,8 +439,9 @@ bool row_find_plan(struct row *row, const uint8_t block_states[]) {
     return false;
 }
 
-/* Empty a plan. `keep_groups`: the groups stay and only what was demanded of them is dropped. */
-static void reset_plan(struct plan *plan, bool keep_groups) {
+/* Empty a plan. `keep_groups`: the groups (places that access the same addresses) stay and only what was demanded of
+ * them is dropped. */
+static void empty_plan(struct plan *plan, bool keep_groups) {
     if (!keep_groups) plan->group_count = plan->kin_count = plan->same_count = plan->memory_count = 0;
     plan->range_count = plan->demand_count = plan->writer_count = plan->tracker_count = plan->wrong_count = 0;
     plan->grouped = keep_groups;
@@ -452,7 +457,8 @@ static void reset_plan(struct plan *plan, bool keep_groups) {
     }
 }
 
-/* Return whether a group lies in another object than when the clusters were made, and note the objects of now. */
+/* Return whether a group (places that access the same addresses) lies in another object than when the clusters were
+ * made, and note the objects of now. */
 static bool update_group_objects(struct plan *plan) {
     bool other = false;
     for (int i = 0; i < plan->group_count; i++) {
@@ -463,7 +469,8 @@ static bool update_group_objects(struct plan *plan) {
     return other;
 }
 
-/* Collect which memory the guards of the blocks that are run read; the row must not write it. */
+/* Collect which memory the guards (comparisons with a jump) of the blocks that are run read; the row must not write
+ * it. */
 static void collect_guard_memory(struct plan *plan, const struct row *row, const uint8_t block_states[]) {
     for (int b = 0; b < row->block_count; b++)
         for (int m = 0; block_states[b] != NEVER && m < row->memory_count; m++)
@@ -471,14 +478,14 @@ static void collect_guard_memory(struct plan *plan, const struct row *row, const
                 plan->memories[plan->memory_count++] = &row->memories[m];
 }
 
-/* Make the row's plan from what the sites of its places accept. Returns PASSED; UNOPENED if a site must first be opened
- * by a hook; REFUSED if hooks must judge the row. */
-enum verdict row_make_plan(struct row *row, const struct line forms[], const uint8_t block_states[],
-                           int64_t iteration_count) {
+/* Make the row's plan (what its accesses require of the shadow cells) from what the sites of its places accept. Returns
+ * PASSED; UNOPENED if a site must first be opened by a hook; REFUSED if hooks must judge the row. */
+enum verdict make_plan_of_row(struct row *row, const struct line forms[], const uint8_t block_states[],
+                              int64_t iteration_count) {
     struct plan *p = row->plan;
     bool again = p->grouped && memcmp(p->blocks, block_states, (size_t)row->block_count) == 0 &&
-                 row_fits_plan(row, p, forms, iteration_count);
-    reset_plan(p, again);
+                 does_plan_fit_row(row, p, forms, iteration_count);
+    empty_plan(p, again);
     for (int i = 0; i < row->place_count; i++) {
         const struct row_place *one = &row->places[i];
         const struct site *s = one->site;
@@ -506,11 +513,11 @@ enum verdict row_make_plan(struct row *row, const struct line forms[], const uin
     }
     if (!again) collect_guard_memory(p, row, block_states);
     p->ordered = p->group_count;
-    if (!row_place_groups(p, forms, iteration_count) || !is_aligned(p)) return REFUSED;
+    if (!locate_groups_in_row(p, forms, iteration_count) || !are_groups_aligned(p)) return REFUSED;
     if (update_group_objects(p) || !again) cluster_groups(p);
-    chain_demands(p);
-    join_neighbours(p, p->writers, p->writer_count);
-    join_neighbours(p, p->trackers, p->tracker_count);
+    join_demands_to_chains(p);
+    join_neighbouring_groups(p, p->writers, p->writer_count);
+    join_neighbouring_groups(p, p->trackers, p->tracker_count);
     memcpy(p->blocks, block_states, (size_t)row->block_count);
     p->sites = weft_sites_changed, p->base = demand_base_stamp(), p->grouped = true;
     return PASSED;

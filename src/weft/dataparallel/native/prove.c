@@ -14,7 +14,8 @@
 
 #define ROUND(a) (((a) + 7) & ~(uintptr_t)7)
 
-/* Return for how many of the iterations all places stay in their sites' intervals. */
+/* Return for how many of the iterations all places stay in the intervals that their sites (what places in the code may
+ * access) allow. */
 static int64_t count_iterations_in_intervals(const struct plan *plan, int64_t iteration_count) {
     for (int i = 0; i < plan->range_count; i++) {
         const struct range *one = &plan->ranges[i];
@@ -28,8 +29,8 @@ static int64_t count_iterations_in_intervals(const struct plan *plan, int64_t it
     return iteration_count;
 }
 
-/* Return whether two groups may access the same 8-byte granule within the row. Groups with one step that is wider than
- * a granule can lie between each other. */
+/* Return whether two groups (places that access the same addresses) may access the same 8-byte granule within the row.
+ * Groups with one step that is wider than a granule can lie between each other. */
 static bool may_overlap(const struct plan *plan, const struct group *first, const struct group *second) {
     int64_t by = step_of(plan, first);
     if (first->begin >= ROUND(second->end) || second->begin >= ROUND(first->end)) return false;
@@ -39,8 +40,8 @@ static bool may_overlap(const struct plan *plan, const struct group *first, cons
     return apart < 8 || apart > step - 8; /* else one lies between the other's */
 }
 
-/* Sort a plan's groups by their first byte, and keep for each prefix of that order how far it reaches, in all and where
- * it is written. */
+/* Sort a plan's groups (places that access the same addresses) by their first byte, and keep for each prefix of that
+ * order how far it reaches, in all and where it is written. */
 static void sort_groups_by_address(struct plan *plan) {
     int *order = plan->order;
     uintptr_t end = 0, written = 0;
@@ -61,9 +62,9 @@ static void sort_groups_by_address(struct plan *plan) {
     }
 }
 
-/* Return whether an earlier proof that groups do not overlap still holds: the kin move as they did, and no cluster that
- * is written overlaps one of another kin. */
-static bool is_known_to_be_apart(const struct plan *plan, int64_t iteration_count) {
+/* Return whether an earlier proof that groups (places that access the same addresses) do not overlap still holds: the
+ * kin move as they did, and no cluster that is written overlaps one of another kin. */
+static bool is_known_not_to_overlap(const struct plan *plan, int64_t iteration_count) {
     if (iteration_count > plan->apart || plan->cluster_count < 0) return false;
     for (int i = 0; i < plan->kin_count; i++)
         if (plan->kin[i].step != plan->kin[i].apart_step) return false;
@@ -84,15 +85,16 @@ static bool is_known_to_be_apart(const struct plan *plan, int64_t iteration_coun
     return true;
 }
 
-/* Return whether no group that is written overlaps another group, or memory that a guard reads. */
-static bool are_writes_apart(struct plan *plan, int64_t iteration_count) {
+/* Return whether no group (places that access the same addresses) that is written overlaps another group, or memory
+ * that a guard reads. */
+static bool are_writes_without_overlap(struct plan *plan, int64_t iteration_count) {
     for (int i = 0; i < plan->writer_count; i++)
         for (int m = 0; m < plan->memory_count; m++) {
             const struct row_memory *one = plan->memories[m];
             const struct group *g = &plan->groups[plan->writers[i].group];
             if (begin_of(plan, g) < one->address + (uintptr_t)one->size && one->address < end_of(plan, g)) return false;
         }
-    if (plan->writer_count == 0 || (plan->one && plan->alike) || is_known_to_be_apart(plan, iteration_count))
+    if (plan->writer_count == 0 || (plan->one && plan->alike) || is_known_not_to_overlap(plan, iteration_count))
         return true;
     sort_groups_by_address(plan);
     for (int i = 1; i < plan->group_count; i++) {
@@ -117,7 +119,8 @@ static int64_t stride_of(const struct plan *plan, const struct group *group) {
     return group->size == 8 ? step_of(plan, group) : 2 * step_of(plan, group);
 }
 
-/* Return 1 if all granules that a group accesses are split into cells of 4 bytes, 0 if none is, -1 if only some are. */
+/* Return 1 if all granules that a group (places that access the same addresses) accesses are split into cells of 4
+ * bytes, 0 if none is, -1 if only some are. */
 static int find_granule_split(const struct plan *plan, const struct group *group, int64_t iteration_count) {
     uintptr_t low = low_of(plan, group);
     int64_t step = step_of(plan, group);
@@ -132,7 +135,8 @@ static stamp_t extra_allowed_stamp(const struct plan *plan, const struct demand 
     return plan->one ? now.cur : demand->least;
 }
 
-/* Return whether the cells of a demand's group, or of a tile of neighbouring groups, hold what the plan demands. */
+/* Return whether the shadow cells of a demand's group (places that access the same addresses), or of `tile`
+ * neighbouring groups, hold what the plan demands. */
 static bool is_demand_met(const struct plan *plan, const struct demand *demand, int64_t iteration_count, int tile) {
     const struct group *g = &plan->groups[demand->group];
     int how = g->size == 4 ? find_granule_split(plan, g, iteration_count) : 1;
@@ -152,8 +156,8 @@ static bool is_demand_met(const struct plan *plan, const struct demand *demand, 
                                  demand->limit, extra_allowed_stamp(plan, demand));
 }
 
-/* Return whether all cells between the first and the last group of a chain of demands hold what is demanded. False also
- * where these are many more cells than needed. */
+/* Return whether all shadow cells between the first and the last group of a chain of demands hold what is demanded.
+ * False also where these are many more cells than needed. */
 static bool is_chain_met(const struct plan *plan, const struct demand *demand, int64_t iteration_count) {
     uintptr_t from = begin_of(plan, &plan->groups[demand->group]),
               to = end_of(plan, &plan->groups[demand[demand->chain - 1].group]);
@@ -164,7 +168,7 @@ static bool is_chain_met(const struct plan *plan, const struct demand *demand, i
                                  extra_allowed_stamp(plan, demand));
 }
 
-/* Return whether the shadow cells of all groups hold what the plan demands. */
+/* Return whether the shadow cells of all groups (places that access the same addresses) hold what the plan demands. */
 static bool are_demands_met(const struct plan *plan, int64_t iteration_count) {
     for (int i = 0; i < plan->demand_count; i += plan->demands[i].chain) {
         const struct demand *d = &plan->demands[i];
@@ -177,28 +181,29 @@ static bool are_demands_met(const struct plan *plan, int64_t iteration_count) {
     return true;
 }
 
-/* Give the row a plan that fits and whose writes are apart: the last one, or a new one. Returns as row_make_plan
- * does. */
+/* Give the row a plan (what its accesses require of the shadow cells) that fits and whose writes overlap nothing: the
+ * last one, or a new one. Returns as make_plan_of_row does. */
 static enum verdict find_or_make_plan(struct row *row, const struct line forms[], const uint8_t blocks[],
                                       int64_t iteration_count) {
-    bool known = row_find_plan(row, blocks) && row_fits_plan(row, row->plan, forms, iteration_count);
-    if (known && are_writes_apart(row->plan, iteration_count)) return PASSED;
+    bool known = find_current_plan(row, blocks) && does_plan_fit_row(row, row->plan, forms, iteration_count);
+    if (known && are_writes_without_overlap(row->plan, iteration_count)) return PASSED;
     row->plan->grouped &= !known; /* groups may have become one */
-    enum verdict made = row_make_plan(row, forms, blocks, iteration_count);
-    if (made != PASSED || are_writes_apart(row->plan, iteration_count)) return made;
+    enum verdict made = make_plan_of_row(row, forms, blocks, iteration_count);
+    if (made != PASSED || are_writes_without_overlap(row->plan, iteration_count)) return made;
     row->plan->grouped = false; /* of the last loop they were several */
-    made = row_make_plan(row, forms, blocks, iteration_count);
-    return made == PASSED && !are_writes_apart(row->plan, iteration_count) ? REFUSED : made;
+    made = make_plan_of_row(row, forms, blocks, iteration_count);
+    return made == PASSED && !are_writes_without_overlap(row->plan, iteration_count) ? REFUSED : made;
 }
 
 /* Prove that all accesses of the iterations are right without hooks. *iteration_count becomes less where places leave
- * their sites' intervals before. Returns PASSED; UNOPENED if sites must be opened first; REFUSED. */
-enum verdict row_prove(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *iteration_count) {
+ * their sites' intervals before. Returns PASSED; UNOPENED if sites must be opened first; REFUSED if hooks must judge
+ * the row. */
+enum verdict prove_row(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *iteration_count) {
     enum verdict made = find_or_make_plan(row, forms, blocks, *iteration_count);
     if (made != PASSED) return made;
     int64_t sure = count_iterations_in_intervals(row->plan, *iteration_count);
     if (sure < *iteration_count) {
-        if (!is_row_worth_proof(row, sure) || !row_place_groups(row->plan, forms, sure))
+        if (!is_row_worth_proof(row, sure) || !locate_groups_in_row(row->plan, forms, sure))
             return sure ? REFUSED : UNOPENED; /* the hooks of this iteration open them anew */
         *iteration_count = sure;
     }
@@ -207,8 +212,8 @@ enum verdict row_prove(struct row *row, const struct line forms[], const uint8_t
 
 /* --- what a row did --- */
 
-/* Note the reads of a group in its cells, or of a tile of neighbouring groups: `count` iterations after the first
- * `skipped`, with stamps from `first_stamp` on. */
+/* Note the reads of a group (places that access the same addresses), or of `tile_width` neighbouring groups, in the
+ * shadow cells: `count` iterations after the first `skipped`, with stamps from `first_stamp` on. */
 static void stamp_reads(const struct plan *plan, const struct group *group, int64_t skipped, stamp_t first_stamp,
                         int64_t count, int tile_width) {
     int64_t stride = stride_of(plan, group);
@@ -216,8 +221,8 @@ static void stamp_reads(const struct plan *plan, const struct group *group, int6
     if (count > 0) set_read_stamps(cells, stride ? stride : 8, stride ? count : 1, tile_width, first_stamp, !plan->one);
 }
 
-/* Stamp the writes of a group in its cells, or of a tile of neighbouring groups: `count` iterations after the first
- * `skipped`, with stamps from `first_stamp` on. */
+/* Stamp the writes of a group (places that access the same addresses), or of `tile_width` neighbouring groups, in the
+ * shadow cells: `count` iterations after the first `skipped`, with stamps from `first_stamp` on. */
 static void stamp_writes(const struct plan *plan, const struct group *group, int64_t skipped, stamp_t first_stamp,
                          int64_t count, int tile_width) {
     stamp_t rise = !plan->one;
@@ -229,7 +234,7 @@ static void stamp_writes(const struct plan *plan, const struct group *group, int
 
 /* Stamp in the shadow cells what a row did: `full_iterations` whole iterations, with stamps from `first_stamp` on, and
  * the first `places_of_last` places of one more. */
-void row_stamp_accesses(const struct plan *plan, stamp_t first_stamp, int64_t full_iterations, int places_of_last) {
+void stamp_row_accesses(const struct plan *plan, stamp_t first_stamp, int64_t full_iterations, int places_of_last) {
     if (plan->last < places_of_last) /* the whole of one more */
         full_iterations++, places_of_last = 0;
     stamp_t last = first_stamp + (plan->one ? 0 : (stamp_t)full_iterations);

@@ -161,7 +161,7 @@ static value neutral_value(const struct reduction *reduction) {
 
 static bool truth(value v) { return creall(v) != 0; }
 
-/* Combine two real numbers by SUM, PRODUCT, MAX or MIN. Faster than combine_values, which is complex. */
+/* Combine two real numbers by SUM, PRODUCT, MAX or MIN: faster than the complex arithmetic of combine_values. */
 static long double combine_real_values(int operation, long double first, long double second) {
     switch (operation) {
     case WEFT_SUM: return first + second;
@@ -212,8 +212,8 @@ void weft_check_loop_reduction(int variable_id, void *base, int operation, int t
     };
 }
 
-void weft_check_loop_reduction_group(int group) {
-    if (!now.off && here.what != SEQUENTIAL && !here.started) here.group = group;
+void weft_check_loop_reduction_group(int group_id) {
+    if (!now.off && here.what != SEQUENTIAL && !here.started) here.group = group_id;
 }
 
 /* --- the arrays' contents --- */
@@ -326,7 +326,7 @@ static void reset_reduction_variables(void) {
 
 /* In the child, at the head of each iteration: collect what the last one left and begin this one afresh. Does nothing
  * in the parent. */
-void reductions_iteration(void) {
+void begin_verified_iteration(void) {
     if (!is_child) return;
     if (begun) collect_iteration_results();
     begun = true;
@@ -348,7 +348,7 @@ static void save_start_values(void) {
 }
 
 /* Return how many bytes the saved locations of all MAXLOC and MINLOC reductions take. */
-static size_t locations_size(void) {
+static size_t count_location_bytes(void) {
     size_t n = 0;
     for (int i = 0; i < here.reduction_count; i++) n += MOST_TIES * here.reductions[i].location_bytes;
     return n;
@@ -361,7 +361,7 @@ static bool is_instance_verified(void) {
 }
 
 /* In the forked child: switch the checks and all output off; only its reductions matter. */
-static void become_child(const struct way *way) {
+static void become_verifying_child(const struct way *way) {
     is_child = true;
     begun = false;
     from_start = way->from_start;
@@ -373,7 +373,7 @@ static void become_child(const struct way *way) {
 /* Fork one child that runs the loop again to verify its reductions, with memory shared for its results. Return false if
  * that is not possible. */
 static bool fork_verification(struct way *way, size_t results_size) {
-    way->size = results_size + locations_size();
+    way->size = results_size + count_location_bytes();
     shared = way->shared = mmap(NULL, way->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return false;
     locations = (unsigned char *)shared + results_size;
@@ -384,8 +384,8 @@ static bool fork_verification(struct way *way, size_t results_size) {
 }
 
 /* At a loop's start: fork the children that verify its reductions, one for a loop and two for tasks. Returns in parent
- * and children; a child runs the loop and exits in reductions_end. */
-void reductions_fork(void) {
+ * and children; a child runs the loop and exits in finish_reduction_verifications. */
+void fork_reduction_verifications(void) {
     if (way_count || is_child || !is_instance_verified()) return;
     size_t elements = 0;
     for (int i = 0; i < here.reduction_count; i++) elements += (size_t)here.reductions[i].count;
@@ -397,7 +397,7 @@ void reductions_fork(void) {
         *w = (struct way){.from_start = n == 1};
         if (!fork_verification(w, head)) return;
         if (w->child == 0) {
-            become_child(w);
+            become_verifying_child(w);
             return;
         }
         way_count++;
@@ -480,7 +480,7 @@ static void compare_results(void) {
                 moved = memcmp(kept + (size_t)t * r->location_bytes, r->location, r->location_bytes) != 0;
             if (told || (is_same_result(r, e, other, got) && !moved)) continue;
             format_value(expected, other, r->type), format_value(have, got, r->type);
-            findings_report_reduction("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
+            report_reduction_fault("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
             told = true;
         }
         kept += MOST_TIES * r->location_bytes;
@@ -489,12 +489,12 @@ static void compare_results(void) {
     int n = hash_arrays(mine);
     for (int i = 0; i < n && i < shared->arrays; i++)
         if (mine[i].low == shared->hashes[i].low && mine[i].hash != shared->hashes[i].hash)
-            findings_report_reduction("early-reduction-use", "in-loop", &here.reductions[0], "", "",
-                                      find_object_at(mine[i].low)->data);
+            report_reduction_fault("early-reduction-use", "in-loop", &here.reductions[0], "", "",
+                                   find_object_at(mine[i].low)->data);
 }
 
 /* At a loop's end: a child stores its results and exits; the parent waits for its children and compares. */
-void reductions_end(void) {
+void finish_reduction_verifications(void) {
     if (is_child) {
         if (begun) collect_iteration_results();
         shared->arrays = hash_arrays(shared->hashes);
@@ -505,7 +505,7 @@ void reductions_end(void) {
         return;
     for (int n = 0; n < way_count; n++) {
         shared = ways[n].shared;
-        locations = (unsigned char *)shared + (ways[n].size - locations_size());
+        locations = (unsigned char *)shared + (ways[n].size - count_location_bytes());
         if (wait_for_verification(ways[n].child)) compare_results();
         munmap(shared, ways[n].size);
     }
@@ -518,22 +518,22 @@ static struct groups groups;
 
 /* At the end of a loop with asynchronous reductions: guard their variables, whose values are partial until their group
  * has completed. */
-void reductions_guard_partial(void) {
+void guard_partial_reductions(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
-        groups_add_memory(&groups, here.group, r->low, r->high);
-        set_state(r->low, r->high, GUARDED);
+        add_memory_to_group(&groups, here.group, r->low, r->high);
+        set_cell_states(r->low, r->high, GUARDED);
     }
 }
 
-void weft_check_reduction_start(int construct_id, int group) {
-    groups_start(&groups, construct_id, group, "reduction-start", "reduction-twice");
+void weft_check_reduction_start(int construct_id, int group_id) {
+    start_group(&groups, construct_id, group_id, "reduction-start", "reduction-twice");
 }
 
-static void unguard_reduction(uintptr_t low, uintptr_t high) { set_state(low, high, now.cur); }
+static void unguard_reduction(uintptr_t low, uintptr_t high) { set_cell_states(low, high, now.cur); }
 
-void weft_check_reduction_wait(int construct_id, int group) {
-    groups_wait(&groups, construct_id, group, "reduction-wait", unguard_reduction);
+void weft_check_reduction_wait(int construct_id, int group_id) {
+    complete_group(&groups, construct_id, group_id, "reduction-wait", unguard_reduction);
 }
 
 /* --- of processors in turn (turns.c): each begins with the neutral element --- */
@@ -543,14 +543,14 @@ static size_t part_bytes(const struct reduction *reduction) {
 }
 
 /* Return how many bytes all reduction variables of the loop take, with their locations. */
-size_t reductions_bytes(void) {
+size_t count_reduction_bytes(void) {
     size_t n = 0;
     for (int i = 0; i < here.reduction_count; i++) n += part_bytes(&here.reductions[i]);
     return n;
 }
 
 /* Set all reduction variables of the loop to the neutral element of their operation. */
-void reductions_set_neutral(void) {
+void set_reductions_to_neutral(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
         for (int64_t k = 0; k < r->count; k++)
@@ -558,8 +558,8 @@ void reductions_set_neutral(void) {
     }
 }
 
-/* Copy the values and locations of all reduction variables to a buffer of reductions_bytes(). */
-void reductions_copy_out(void *buffer) {
+/* Copy the values and locations of all reduction variables to a buffer of count_reduction_bytes(). */
+void copy_reductions_to(void *buffer) {
     char *at = buffer;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
@@ -571,7 +571,7 @@ void reductions_copy_out(void *buffer) {
 }
 
 /* Set the values and locations of all reduction variables from a buffer. */
-void reductions_copy_in(const void *buffer) {
+void copy_reductions_from(const void *buffer) {
     const char *at = buffer;
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
@@ -584,7 +584,7 @@ void reductions_copy_in(const void *buffer) {
 
 /* Combine the reductions in the buffer `part` into those in the buffer `into`, each by its operation; the location of a
  * better extreme value goes along. */
-void reductions_combine(void *into, const void *part) {
+void combine_reduction_buffers(void *into, const void *part) {
     char *to = into;
     const char *from = part;
     for (int i = 0; i < here.reduction_count; i++) {

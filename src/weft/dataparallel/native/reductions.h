@@ -2,9 +2,9 @@
 #ifndef WEFT_CHECK_REDUCTIONS_H
 #define WEFT_CHECK_REDUCTIONS_H
 
-void reductions_fork(void);
-void reductions_iteration(void);
-void reductions_end(void);
-void reductions_guard_partial(void);
+void fork_reduction_verifications(void);
+void begin_verified_iteration(void);
+void finish_reduction_verifications(void);
+void guard_partial_reductions(void);
 
 #endif

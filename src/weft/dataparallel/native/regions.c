@@ -19,8 +19,9 @@ bool weft_in_region, weft_on_host, weft_sequential_checked;
 int weft_io;
 struct task_state weft_task;
 
-/* Decide anew whether sequential code must be checked, after that may have changed, and judge all places again. */
-static void update_checking(void) {
+/* Decide whether accesses in sequential code have to be checked now, and have all places in the code judged again.
+ * Called when a region, task or option changes that. */
+static void update_sequential_checking(void) {
     now.looked = here.started || here.what == OWNED || weft_on_host || weft_sequential_checked || weft_in_region ||
                  weft_task.in_task;
     forget_sites();
@@ -30,10 +31,10 @@ static void update_checking(void) {
 
 /* Set the widths of shadow edges: low[] and high[] of each dimension, or as declared for the array where `low` is
  * NULL. */
-static void set_widths(const struct object *object, struct widths *widths, int rank, const int64_t low[],
+static void set_widths(const struct object *object, struct widths *widths, int dimension_count, const int64_t low[],
                        const int64_t high[]) {
     *widths = object->shadow;
-    for (int d = 0; low && d < rank && d < WEFT_MAX_RANK; d++) {
+    for (int d = 0; low && d < dimension_count && d < WEFT_MAX_RANK; d++) {
         widths->low[d] = low[d];
         widths->high[d] = high[d];
     }
@@ -41,8 +42,8 @@ static void set_widths(const struct object *object, struct widths *widths, int r
 
 /* Handle SHADOW_RENEW: an array's shadow edges are fresh from now on, low[] and high[] wide (NULL: as declared).
  * `corner`: with the corners. */
-void weft_check_shadow_renew(int construct_id, int variable_id, const void *base, int rank, const int64_t low[],
-                             const int64_t high[], int corner) {
+void weft_check_shadow_renew(int construct_id, int variable_id, const void *base, int dimension_count,
+                             const int64_t low[], const int64_t high[], int corner) {
     if (now.off) return;
     struct object *o = find_object(variable_id, base);
     if (!o || !o->distributed) {
@@ -52,13 +53,13 @@ void weft_check_shadow_renew(int construct_id, int variable_id, const void *base
     advance_time();
     if (here.what == SEQUENTIAL) /* else it is the loop's clause */
         count_run(construct_id);
-    set_widths(o, &o->renewed, rank, low, high);
+    set_widths(o, &o->renewed, dimension_count, low, high);
     o->corner = corner;
     o->renewed_at = now.cur;
     o->begun_at = 0;
     turns_renewed(o);
     if (!low) /* as declared: named edges, too */
-        scattered_renew(o, 0);
+        renew_named_edges(o, 0);
     forget_sites();
 }
 
@@ -72,7 +73,7 @@ static int member_count;
 static size_t member_room;
 
 /* Put an array into a shadow group, with the widths of the edges (low NULL: as declared) that the group renews. */
-void weft_check_shadow_group(int construct_id, int group, int variable_id, const void *base, int rank,
+void weft_check_shadow_group(int construct_id, int group_id, int variable_id, const void *base, int dimension_count,
                              const int64_t low[], const int64_t high[], int corner) {
     if (now.off) return;
     struct object *o = find_object(variable_id, base);
@@ -82,49 +83,49 @@ void weft_check_shadow_group(int construct_id, int group, int variable_id, const
     }
     count_run(construct_id);
     int i = 0;
-    while (i < member_count && (members[i].group != group || members[i].object != o)) i++;
+    while (i < member_count && (members[i].group != group_id || members[i].object != o)) i++;
     GROW(members, (size_t)i, member_room, 32);
     if (i == member_count) member_count++;
-    members[i] = (struct member){group, corner, o, variable_id, {{0}, {0}}};
-    set_widths(o, &members[i].widths, rank, low, high);
+    members[i] = (struct member){group_id, corner, o, variable_id, {{0}, {0}}};
+    set_widths(o, &members[i].widths, dimension_count, low, high);
 }
 
 /* Handle SHADOW_START: the asynchronous renewal of a group's edges begins. Reports an empty group, or one that has been
  * started already. */
-void weft_check_shadow_start(int construct_id, int group) {
+void weft_check_shadow_start(int construct_id, int group_id) {
     if (now.off) return;
     bool any = false;
     advance_time();
     if (here.what != LOOP) count_run(construct_id);
     for (int i = 0; i < member_count; i++)
-        if (members[i].group == group) {
-            if (members[i].object->begun_at && !any) findings_report_directive("shadow-twice", construct_id, group);
+        if (members[i].group == group_id) {
+            if (members[i].object->begun_at && !any) report_misplaced_directive("shadow-twice", construct_id, group_id);
             members[i].object->begun_at = now.cur;
             any = true;
         }
-    if (!any) findings_report_directive("shadow-start", construct_id, group);
+    if (!any) report_misplaced_directive("shadow-start", construct_id, group_id);
     forget_sites();
 }
 
 /* Handle SHADOW_WAIT: the group's edges are as fresh as when their renewal began. Reports a group that was not
  * started. */
-void weft_check_shadow_wait(int construct_id, int group) {
+void weft_check_shadow_wait(int construct_id, int group_id) {
     if (now.off) return;
     bool any = false;
     advance_time();
     if (here.what != LOOP) count_run(construct_id);
     for (int i = 0; i < member_count; i++) {
         struct object *o = members[i].object;
-        if (members[i].group != group || !o->begun_at) continue;
+        if (members[i].group != group_id || !o->begun_at) continue;
         any = true;
         o->renewed = members[i].widths;
         o->corner = members[i].corner;
         o->renewed_at = o->begun_at;
         o->begun_at = 0;
         turns_renewed(o);
-        scattered_renew(o, 0);
+        renew_named_edges(o, 0);
     }
-    if (!any) findings_report_directive("shadow-wait", construct_id, group);
+    if (!any) report_misplaced_directive("shadow-wait", construct_id, group_id);
     forget_sites();
 }
 
@@ -140,62 +141,62 @@ static int group_count;
 static size_t group_room;
 
 /* Return what is known of a group of remote accesses; NULL if no loop has used it. */
-static struct remote_group *find_remote_group(int group) {
+static struct remote_group *find_remote_group(int group_id) {
     for (int i = 0; i < group_count; i++)
-        if (groups[i].group == group) return &groups[i];
+        if (groups[i].group == group_id) return &groups[i];
     return NULL;
 }
 
-/* Add remote elements to the running construct: axis, coefficient and offset for each of the array's `rank` dimensions.
- * `filled`: stamp of when their buffer was filled. */
-static void add_remote_access(int variable_id, const void *base, int rank, const int axis[],
+/* Add remote elements to the running construct: axis, coefficient and offset for each of the array's `dimension_count`
+ * dimensions. `filled`: stamp of when their buffer was filled. */
+static void add_remote_access(int variable_id, const void *base, int dimension_count, const int axis[],
                               const int64_t coefficient[], const int64_t offset[], stamp_t filled) {
     struct object *o = find_object(variable_id, base);
     if (!o || here.remote_count == (int)(sizeof here.remotes / sizeof *here.remotes)) return;
     here.remotes[here.remote_count].object = o;
-    here.remotes[here.remote_count].rank = rank;
+    here.remotes[here.remote_count].rank = dimension_count;
     here.remotes[here.remote_count].filled = filled;
-    for (int d = 0; d < rank && d < WEFT_MAX_RANK; d++)
+    for (int d = 0; d < dimension_count && d < WEFT_MAX_RANK; d++)
         here.remotes[here.remote_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
     here.remote_count++;
 }
 
 /* Handle REMOTE_ACCESS at a loop: these remote elements are loaded when the loop begins. */
-void weft_check_loop_remote(int variable_id, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                            const int64_t offset[]) {
+void weft_check_loop_remote(int variable_id, const void *base, int dimension_count, const int axis[],
+                            const int64_t coefficient[], const int64_t offset[]) {
     if (!now.off && here.what != SEQUENTIAL && !here.started)
-        add_remote_access(variable_id, base, rank, axis, coefficient, offset, SPLIT - 1);
+        add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, SPLIT - 1);
 }
 
 /* Handle REMOTE_ACCESS(group: ...) at a loop. The first use of a group loads its elements; a later prefetch loads them
  * where it stands. Until a loop uses them the group is being loaded: DVM ends a program that prefetches it again. */
-void weft_check_loop_remote_group(int group, int variable_id, const void *base, int rank, const int axis[],
-                                  const int64_t coefficient[], const int64_t offset[]) {
+void weft_check_loop_remote_group(int group_id, int variable_id, const void *base, int dimension_count,
+                                  const int axis[], const int64_t coefficient[], const int64_t offset[]) {
     if (now.off || here.what == SEQUENTIAL || here.started) return;
-    struct remote_group *g = find_remote_group(group);
+    struct remote_group *g = find_remote_group(group_id);
     if (!g) {
         GROW(groups, (size_t)group_count, group_room, 32);
         g = &groups[group_count++];
-        *g = (struct remote_group){group, false, 0};
+        *g = (struct remote_group){group_id, false, 0};
     }
     g->loading = false;
-    add_remote_access(variable_id, base, rank, axis, coefficient, offset, g->filled ? g->filled : SPLIT - 1);
+    add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, g->filled ? g->filled : SPLIT - 1);
 }
 
 /* Handle PREFETCH: a group's remote elements are as of now. Reports a group that is being loaded already. */
-void weft_check_remote_prefetch(int construct_id, int group) {
-    struct remote_group *g = find_remote_group(group);
+void weft_check_remote_prefetch(int construct_id, int group_id) {
+    struct remote_group *g = find_remote_group(group_id);
     count_run(construct_id);
     if (now.off || !g) return;
-    if (g->loading) findings_report_directive("remote-prefetch", construct_id, group);
+    if (g->loading) report_misplaced_directive("remote-prefetch", construct_id, group_id);
     g->loading = true;
     g->filled = advance_time();
 }
 
 /* Handle RESET: forget a group of remote accesses. */
-void weft_check_remote_reset(int construct_id, int group) {
+void weft_check_remote_reset(int construct_id, int group_id) {
     count_run(construct_id);
-    struct remote_group *g = find_remote_group(group);
+    struct remote_group *g = find_remote_group(group_id);
     if (g) *g = groups[--group_count];
 }
 
@@ -213,10 +214,10 @@ void weft_check_remote_begin(int construct_id) {
 }
 
 /* Add an array's remote elements to the REMOTE_ACCESS directive of a statement; they are as of now. */
-void weft_check_remote(int variable_id, const void *base, int rank, const int axis[], const int64_t coefficient[],
-                       const int64_t offset[]) {
+void weft_check_remote(int variable_id, const void *base, int dimension_count, const int axis[],
+                       const int64_t coefficient[], const int64_t offset[]) {
     if (now.off || here.started || here.what == LOOP) return;
-    add_remote_access(variable_id, base, rank, axis, coefficient, offset, now.cur);
+    add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, now.cur);
     forget_sites();
 }
 
@@ -234,7 +235,7 @@ void weft_check_remote_end(int construct_id) {
 void weft_check_sequential(int on) {
     if (now.off) return;
     weft_sequential_checked = on;
-    update_checking();
+    update_sequential_checking();
 }
 
 void weft_check_io_begin(void) {
@@ -292,7 +293,7 @@ static struct object *find_region_variable(int variable_id, const void *base, si
 }
 
 /* Note that a block's variable comes to life at this address: no device has a copy of it. */
-void weft_check_begins(const void *base) {
+void weft_check_begin_variable(const void *base) {
     struct object *o = now.off ? NULL : find_object_at((uintptr_t)base);
     if (!o || o->low != (uintptr_t)base) return;
     o->on_device = o->actual_at = o->got_at = o->host_wrote = o->device_wrote = o->local_from = o->local_to = 0;
@@ -300,14 +301,14 @@ void weft_check_begins(const void *base) {
 
 /* Handle a data clause of a region: a variable's direction (WEFT_IN, WEFT_OUT, WEFT_LOCAL). A section counts as the
  * whole, passed both ways. */
-void weft_check_region_data(int variable_id, const void *base, size_t bytes, int direction, int rank,
+void weft_check_region_data(int variable_id, const void *base, size_t bytes, int direction, int dimension_count,
                             const int64_t low[], const int64_t high[]) {
     (void)low, (void)high;
     if (now.off || here.started || weft_in_region) return;
     struct object *o = find_region_variable(variable_id, base, bytes);
     if (!o || named_count == MAX_CLAUSES) return;
     /* A section says nothing of the rest: the whole is taken as passed both ways. */
-    o->direction = rank > 0 && direction != WEFT_IN ? WEFT_INOUT : o->direction | direction;
+    o->direction = dimension_count > 0 && direction != WEFT_IN ? WEFT_INOUT : o->direction | direction;
     named[named_count++] = o;
 }
 
@@ -315,7 +316,7 @@ void weft_check_region_data(int variable_id, const void *base, size_t bytes, int
 static void enter_region(void) {
     begun = advance_time();
     weft_in_region = true;
-    update_checking();
+    update_sequential_checking();
 }
 
 /* End code that runs on the device and keep from when to when it ran. */
@@ -326,7 +327,7 @@ static void leave_region(void) {
     weft_in_region = false;
     weft_on_host = true;
     advance_time();
-    update_checking();
+    update_sequential_checking();
 }
 
 /* Start a region's body on the device, after its clauses. A region within an iteration or another region is plain
@@ -384,10 +385,10 @@ static unsigned section_count;
 
 /* Return the stamp of when an element was last declared ACTUAL, or fetched by GET_ACTUAL, as a whole or in a
  * section. */
-stamp_t find_update_stamp(const struct object *object, uintptr_t address, bool is_get_actual) {
+stamp_t find_last_update_of_element(const struct object *object, uintptr_t address, bool is_get_actual) {
     stamp_t known = is_get_actual ? object->got_at : object->actual_at;
     int64_t at[WEFT_MAX_RANK];
-    element_index_at(object, address, at);
+    compute_element_index(object, address, at);
     unsigned n = section_count < 1024 ? section_count : 1024;
     for (unsigned i = 0; i < n; i++) {
         const struct section *s = &sections[i];
@@ -401,28 +402,29 @@ stamp_t find_update_stamp(const struct object *object, uintptr_t address, bool i
 }
 
 /* Return whether a section low[]..high[] contains the whole array. */
-static bool is_whole_section(const struct object *object, int rank, const int64_t low[], const int64_t high[]) {
-    for (int d = 0; d < rank && d < object->rank; d++)
+static bool is_whole_section(const struct object *object, int dimension_count, const int64_t low[],
+                             const int64_t high[]) {
+    for (int d = 0; d < dimension_count && d < object->rank; d++)
         if (low[d] > object->lower[d] || high[d] < object->lower[d] + object->extent[d] - 1) return false;
     return true;
 }
 
 /* Note that a variable, or a section of an array, is ACTUAL or was fetched by GET_ACTUAL now; `base` NULL: all
  * variables. */
-static void note_update(int variable_id, const void *base, int rank, const int64_t low[], const int64_t high[],
-                        bool is_get_actual) {
+static void note_actual_or_fetched(int variable_id, const void *base, int dimension_count, const int64_t low[],
+                                   const int64_t high[], bool is_get_actual) {
     struct object *o = NULL;
     if (base) {
         o = find_object(variable_id, base);
         if (!o) return;
-        if (!o->array || rank < 1 || !low || !high || is_whole_section(o, rank, low, high)) {
+        if (!o->array || dimension_count < 1 || !low || !high || is_whole_section(o, dimension_count, low, high)) {
             *(is_get_actual ? &o->got_at : &o->actual_at) = now.cur;
             return;
         }
         struct section *s = &sections[section_count++ % 1024];
-        *s = (struct section){.object = o, .at = now.cur, .got = is_get_actual, .rank = rank};
-        memcpy(s->low, low, sizeof *low * (size_t)rank);
-        memcpy(s->high, high, sizeof *high * (size_t)rank);
+        *s = (struct section){.object = o, .at = now.cur, .got = is_get_actual, .rank = dimension_count};
+        memcpy(s->low, low, sizeof *low * (size_t)dimension_count);
+        memcpy(s->high, high, sizeof *high * (size_t)dimension_count);
         return;
     }
     for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
@@ -430,28 +432,28 @@ static void note_update(int variable_id, const void *base, int rank, const int64
 }
 
 /* Handle ACTUAL or GET_ACTUAL for a variable or section: advance time, note it, and judge all places again. */
-static void handle_update(int variable_id, const void *base, int rank, const int64_t low[], const int64_t high[],
-                          bool is_get_actual) {
+static void handle_actual_or_get_actual(int variable_id, const void *base, int dimension_count, const int64_t low[],
+                                        const int64_t high[], bool is_get_actual) {
     if (now.off) return;
     advance_time();
-    note_update(variable_id, base, rank, low, high, is_get_actual);
+    note_actual_or_fetched(variable_id, base, dimension_count, low, high, is_get_actual);
     forget_sites();
 }
 
 /* Handle ACTUAL: the host's copy of a variable or section is the newest one (base NULL: of everything). */
-void weft_check_actual(int construct_id, int variable_id, const void *base, size_t bytes, int rank, const int64_t low[],
-                       const int64_t high[]) {
+void weft_check_actual(int construct_id, int variable_id, const void *base, size_t bytes, int dimension_count,
+                       const int64_t low[], const int64_t high[]) {
     (void)bytes;
     count_run(construct_id);
-    handle_update(variable_id, base, rank, low, high, false);
+    handle_actual_or_get_actual(variable_id, base, dimension_count, low, high, false);
 }
 
 /* Handle GET_ACTUAL: the host gets the device's copy of a variable or section (base NULL: of everything). */
-void weft_check_get_actual(int construct_id, int variable_id, const void *base, size_t bytes, int rank,
+void weft_check_get_actual(int construct_id, int variable_id, const void *base, size_t bytes, int dimension_count,
                            const int64_t low[], const int64_t high[]) {
     (void)bytes;
     count_run(construct_id);
-    handle_update(variable_id, base, rank, low, high, true);
+    handle_actual_or_get_actual(variable_id, base, dimension_count, low, high, true);
 }
 
 /* --- tasks --- */
@@ -465,38 +467,38 @@ static struct {
 static int task_array_count;
 
 /* Register a task array and the numbers of its tasks; `count` below 1: not known. */
-void weft_check_task_array(int tasks, int64_t lower, int64_t count) {
+void weft_check_task_array(int task_array_id, int64_t lower, int64_t count) {
     int i = 0;
-    while (i < task_array_count && task_arrays[i].tasks != tasks) i++;
+    while (i < task_array_count && task_arrays[i].tasks != task_array_id) i++;
     if (i == MAX_TASK_ARRAYS || count < 1) return; /* nothing is known of their tasks */
     if (i == task_array_count) task_array_count++;
-    task_arrays[i].tasks = tasks;
+    task_arrays[i].tasks = task_array_id;
     task_arrays[i].lower = lower;
     task_arrays[i].count = count;
 }
 
 /* Report a directive that names a task outside its task array. */
-static void check_task_number(int construct_id, int tasks, int64_t task) {
+static void check_task_number(int construct_id, int task_array_id, int64_t task) {
     for (int i = 0; i < task_array_count; i++) {
         int64_t low = task_arrays[i].lower, high = low + task_arrays[i].count - 1;
-        if (task_arrays[i].tasks == tasks && (task < low || task > high))
-            findings_report_parameter("task", construct_id, tasks, 0, task, low, high);
+        if (task_arrays[i].tasks == task_array_id && (task < low || task > high))
+            report_directive_parameter("task", construct_id, task_array_id, 0, task, low, high);
     }
 }
 
 /* Handle MAP: check that the task exists. On which processors it runs (low, high) does not matter here. */
-void weft_check_task_map(int construct_id, int tasks, int64_t task, int64_t low, int64_t high) {
+void weft_check_task_map(int construct_id, int task_array_id, int64_t task, int64_t low, int64_t high) {
     if (now.off) return;
     count_run(construct_id);
-    check_task_number(construct_id, tasks, task);
+    check_task_number(construct_id, task_array_id, task);
     (void)low, (void)high;
 }
 
 /* Begin a TASK_REGION and forget earlier clauses; its own clauses follow. */
-void weft_check_task_region_begin(int construct_id, int tasks) {
+void weft_check_task_region_begin(int construct_id, int task_array_id) {
     if (now.off || here.what != SEQUENTIAL) return;
     count_run(construct_id);
-    weft_task = (struct task_state){.tasks = tasks, .construct = construct_id};
+    weft_task = (struct task_state){.tasks = task_array_id, .construct = construct_id};
     here.what = TASKS;
     here.id = construct_id;
     here.rank = 0;
@@ -511,7 +513,7 @@ void weft_check_task_region_begin(int construct_id, int tasks) {
 /* Start the tasks of a TASK_REGION after its clauses, and fork the verification of its reductions. */
 void weft_check_task_region_start(void) {
     if (now.off || here.what != TASKS) return;
-    if (here.reduction_count && !weft_traced) reductions_fork();
+    if (here.reduction_count && !weft_traced) fork_reduction_verifications();
     if (now.off) return;
     weft_task.base = advance_time();
 }
@@ -519,7 +521,7 @@ void weft_check_task_region_start(void) {
 /* Begin one task (ON MPT(task)) of a TASK_REGION: accesses are judged against those of other tasks. Also ends a task
  * that `continue` left. */
 void weft_check_task_begin(int construct_id, int64_t task) {
-    if (now.off && here.what == TASKS) reductions_iteration();
+    if (now.off && here.what == TASKS) begin_verified_iteration();
     if (now.off || here.what != TASKS) return;
     if (weft_task.in_task) weft_check_task_end(construct_id); /* `continue` left it */
     count_run(construct_id);
@@ -530,7 +532,7 @@ void weft_check_task_begin(int construct_id, int64_t task) {
     here.started = true;
     here.frame = (uintptr_t)__builtin_frame_address(0);
     now.base = weft_task.base;
-    update_checking();
+    update_sequential_checking();
 }
 
 /* End the running task of a TASK_REGION. */
@@ -540,20 +542,22 @@ void weft_check_task_end(int construct_id) {
     weft_task.in_task = false;
     here.started = false;
     advance_time();
-    update_checking();
+    update_sequential_checking();
 }
 
 /* End a TASK_REGION: compare its reductions, and leave what tasks wrote without declaring it without values. */
 void weft_check_task_region_end(int construct_id) {
     (void)construct_id;
-    if (here.what == TASKS && here.reduction_count) reductions_end(); /* the children do not come back */
+    if (here.what == TASKS && here.reduction_count)
+        finish_reduction_verifications(); /* the children do not come back */
     if (now.off || here.what != TASKS) return;
-    construct_undefine_written();
-    for (int i = 0; i < here.reduction_count; i++) set_state(here.reductions[i].low, here.reductions[i].high, now.cur);
+    undefine_variables_written_by_construct();
+    for (int i = 0; i < here.reduction_count; i++)
+        set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
     here.what = SEQUENTIAL;
     here.started = false;
     here.remote_count = 0;
     weft_task = (struct task_state){0};
     advance_time();
-    update_checking();
+    update_sequential_checking();
 }

@@ -9,7 +9,7 @@ extern int weft_io;
 bool is_written_by_region(stamp_t stamp);
 stamp_t region_start(void);
 stamp_t region_end_stamp(void); /* the last region's */
-stamp_t find_update_stamp(const struct object *object, uintptr_t address, bool is_get_actual);
+stamp_t find_last_update_of_element(const struct object *object, uintptr_t address, bool is_get_actual);
 extern struct task_state {
     int tasks;
     bool in_task;

@@ -27,12 +27,12 @@ static struct {
 static bool is_next_iteration(const struct row *row, const struct line forms[]) {
     int last = row->rank - 1;
     for (int d = 0; d <= last; d++) {
-        struct line f = form_value(row, forms, row->arguments[d]);
+        struct line f = compute_form_value(row, forms, row->arguments[d]);
         uint64_t step = d < last ? 0 : f.step;
         if (f.turns || f.step != step || f.at != (uint64_t)here.index[d] + step) return false;
     }
-    int64_t step = last < 0 ? 0 : (int64_t)form_value(row, forms, row->arguments[last]).step;
-    return last < 0 || (step != 0 && row_accept_step(step));
+    int64_t step = last < 0 ? 0 : (int64_t)compute_form_value(row, forms, row->arguments[last]).step;
+    return last < 0 || (step != 0 && accept_row_step(step));
 }
 
 /* Return whether a row has enough iterations and accesses to pay for its proof. */
@@ -42,10 +42,12 @@ bool is_row_worth_proof(const struct row *row, int64_t iteration_count) {
            iteration_count * row->place_count >= (row->rank ? FEWEST_ACCESSES : FEWEST_WITHIN);
 }
 
-/* Return for how many of the iterations the loop goes on and its forms keep to their limits. */
+/* Return for how many of the iterations the loop goes on and its forms (linear expressions of its assembly) keep to
+ * their limits. */
 static int64_t count_steady_iterations(const struct row *row, const struct line forms[], int64_t iteration_count,
                                        const uint8_t blocks[]) {
-    return row_count_within_limits(row, forms, row_count_until_exit(row, forms, iteration_count, blocks), blocks);
+    return count_iterations_within_limits(row, forms, count_iterations_until_exit(row, forms, iteration_count, blocks),
+                                          blocks);
 }
 
 /* Return how many of the iterations the copy without hooks may run, since all their accesses are right; 0: none is
@@ -54,22 +56,22 @@ static int64_t prove_iterations(struct row *row, const uint64_t saved[], int64_t
     static struct line forms[MOST_FORMS];
     static uint8_t blocks[MOST_BLOCKS];
     if (row->own_count > MOST_FORMS) return 0;
-    row_evaluate_forms(row, saved, iteration_count + 1, forms);
+    evaluate_row_forms(row, saved, iteration_count + 1, forms);
     if (!is_next_iteration(row, forms)) return 0;
     if (row->rank > 0 && iteration_count > row_room()) iteration_count = row_room();
     bool loose = row->strict == 0;
     row->strict -= !loose;
-    int64_t alike = row_find_blocks(row, forms, iteration_count, &loose, blocks),
+    int64_t alike = find_blocks_of_iterations(row, forms, iteration_count, &loose, blocks),
             sure = count_steady_iterations(row, forms, alike, blocks);
     if (loose) {
-        enum verdict v = is_row_worth_proof(row, sure) ? row_prove(row, forms, blocks, &sure) : UNOPENED;
+        enum verdict v = is_row_worth_proof(row, sure) ? prove_row(row, forms, blocks, &sure) : UNOPENED;
         if (v == PASSED) {
             row->doubts = 0;
             return sure;
         }
         if (v == REFUSED) row->strict = 4 << (row->doubts < 8 ? row->doubts++ : 8);
         loose = false;
-        alike = row_find_blocks(row, forms, iteration_count, &loose, blocks);
+        alike = find_blocks_of_iterations(row, forms, iteration_count, &loose, blocks);
         sure = count_steady_iterations(row, forms, alike, blocks);
     }
     if (!is_row_worth_proof(row, sure)) {
@@ -80,7 +82,7 @@ static int64_t prove_iterations(struct row *row, const uint64_t saved[], int64_t
         } else row->run = 0;
         return 0;
     }
-    enum verdict v = row_prove(row, forms, blocks, &sure);
+    enum verdict v = prove_row(row, forms, blocks, &sure);
     if (v == UNOPENED && row->fails++ < MOST_LOOKS) /* the hooks of this iteration open it */
         *wait = 1;
     return v == PASSED ? sure : 0;
@@ -95,9 +97,9 @@ static void postpone_row(struct row *row) {
 }
 
 /* Return how many iterations of this row to try without hooks, from the length of the last row; 0: none now. */
-static int64_t choose_row_length(struct row *row) {
+static int64_t choose_iterations_to_try(struct row *row) {
     int64_t before, done, n;
-    if (!row_is_steady(row->rank, &before, &done)) return 0;
+    if (!is_row_steady(row->rank, &before, &done)) return 0;
     if (row->rank < 0) {
         n = 1;
     } else if (row->rank == 0) {
@@ -119,7 +121,7 @@ int weft_check_row(struct row *row, const uint64_t saved_registers[]) {
         row->left = row->rank ? 1 : INT64_MAX;
         return 1;
     }
-    int64_t n = choose_row_length(row);
+    int64_t n = choose_iterations_to_try(row);
     row->left = 0;
     int64_t wait = 0, sure = is_row_worth_proof(row, n) ? prove_iterations(row, saved_registers, n, &wait) : 0;
     if (sure) {
@@ -139,9 +141,9 @@ void weft_check_row_end(struct row *row) {
     if (pending.row != row) return;
     int64_t n = pending.count;
     row->fails = 0;
-    row_stamp_accesses(row->plan, pending.first, n, 0);
+    stamp_row_accesses(row->plan, pending.first, n, 0);
     pending.row = NULL;
-    row_advance(n - 1);
+    advance_past_row(n - 1);
 }
 
 /* Called where the loop's copy without hooks is left behind its first `places` places of accesses (-1: for the loop's
@@ -151,10 +153,10 @@ void weft_check_row_exit(struct row *row, int places) {
     int64_t full = pending.count - row->left;
     if (full) row->fails = 0;
     else postpone_row(row);
-    row_stamp_accesses(row->plan, pending.first, full, places);
+    stamp_row_accesses(row->plan, pending.first, full, places);
     pending.row = NULL;
     if (row->rank > 0) {
-        row_advance(full);
+        advance_past_row(full);
     } else if (row->rank < 0) {
         return;
     } else if (places < 0) {

@@ -88,8 +88,9 @@ struct line { /* a value that rises evenly */
 /* Whether a row's iterations come to a block. */
 enum { NEVER, PERHAPS, ALWAYS };
 
-/* Return a form's value in a row: one of the first own_count forms, or such a form shifted by a constant. */
-static inline struct line form_value(const struct row *row, const struct line own_values[], int form) {
+/* Return the value of a form (a linear expression of the loop's assembly) in a row: one of the first own_count forms,
+ * or such a form shifted by a constant. */
+static inline struct line compute_form_value(const struct row *row, const struct line own_values[], int form) {
     if (form < row->own_count) return own_values[form];
     const struct row_term *shift = row->terms + row->starts[form];
     struct line made = own_values[shift->which];
@@ -98,14 +99,14 @@ static inline struct line form_value(const struct row *row, const struct line ow
 }
 
 /* --- follow.c --- */
-void row_evaluate_forms(const struct row *row, const uint64_t saved_registers[], int64_t iteration_count,
+void evaluate_row_forms(const struct row *row, const uint64_t saved_registers[], int64_t iteration_count,
                         struct line own[]);
-int64_t row_find_blocks(const struct row *row, const struct line forms[], int64_t iteration_count, bool *may_differ,
-                        uint8_t blocks[]);
-int64_t row_count_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
-                             const uint8_t blocks[]);
-int64_t row_count_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
-                                const uint8_t blocks[]);
+int64_t find_blocks_of_iterations(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                  bool *may_differ, uint8_t blocks[]);
+int64_t count_iterations_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                    const uint8_t blocks[]);
+int64_t count_iterations_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
+                                       const uint8_t blocks[]);
 
 #define MOST_GROUPS 512
 #define MOST_KIN 64
@@ -213,15 +214,15 @@ static inline uintptr_t end_of(const struct plan *plan, const struct group *grou
 enum verdict { REFUSED, UNOPENED, PASSED };
 
 /* --- plan.c --- */
-enum verdict row_make_plan(struct row *row, const struct line forms[], const uint8_t block_states[],
-                           int64_t iteration_count);
-bool row_find_plan(struct row *row, const uint8_t block_states[]);
-bool row_place_groups(struct plan *plan, const struct line forms[], int64_t iteration_count);
-bool row_fits_plan(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count);
+enum verdict make_plan_of_row(struct row *row, const struct line forms[], const uint8_t block_states[],
+                              int64_t iteration_count);
+bool find_current_plan(struct row *row, const uint8_t block_states[]);
+bool locate_groups_in_row(struct plan *plan, const struct line forms[], int64_t iteration_count);
+bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count);
 
 /* --- prove.c --- */
-enum verdict row_prove(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *count);
+enum verdict prove_row(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *count);
 bool is_row_worth_proof(const struct row *row, int64_t iteration_count);
-void row_stamp_accesses(const struct plan *plan, stamp_t first_stamp, int64_t full_iterations, int places_of_last);
+void stamp_row_accesses(const struct plan *plan, stamp_t first_stamp, int64_t full_iterations, int places_of_last);
 
 #endif

@@ -26,8 +26,8 @@ static bool has_owner_table(const struct object *root, int dimension) {
 
 static bool is_kind_with_table(int kind) { return kind == WEFT_INDIRECT || kind == WEFT_DERIVED; }
 
-/* Return whether a dimension of a root is distributed by a table of owners (INDIRECT, DERIVED). */
-bool is_scattered(const struct object *root) {
+/* Return whether a dimension of an array or template is distributed by a table of owners (INDIRECT, DERIVED). */
+bool is_distributed_by_table(const struct object *root) {
     for (int d = 0; root && d < root->rank; d++)
         if (is_kind_with_table(root->kinds[d])) return true;
     return false;
@@ -35,11 +35,12 @@ bool is_scattered(const struct object *root) {
 
 /* Return a number that stands for the processor of a coordinate: from its owner table, else the first coordinate of its
  * block; INT64_MIN outside the bounds. */
-static int64_t owner_of_coordinate(const struct object *root, int dimension, int64_t coordinate) {
+static int64_t find_owner_of_coordinate(const struct object *root, int dimension, int64_t coordinate) {
     int64_t at = coordinate - root->lower[dimension];
     if (at < 0 || at >= root->extent[dimension]) return INT64_MIN;
     if (has_owner_table(root, dimension)) return root->owner[dimension][at];
-    return is_kind_with_table(root->kinds[dimension]) ? coordinate : block_low(root, dimension, coordinate);
+    return is_kind_with_table(root->kinds[dimension]) ? coordinate
+                                                      : find_first_element_of_block(root, dimension, coordinate);
 }
 
 /* Return the table with the owner of each element of a dimension; a new one, in which nobody owns an element, if need
@@ -76,27 +77,27 @@ void weft_check_owner(int variable_id, const void *base, int dimension, int64_t 
 
 /* Return a number that stands for the processor of an array's index along `axis`, through the array's alignment;
  * INT64_MIN if it has none. */
-static int64_t owner_of_index(const struct object *object, int axis, int64_t index) {
+static int64_t find_owner_of_index(const struct object *object, int axis, int64_t index) {
     for (int d = 0; object && object->root && d < object->root->rank; d++) {
         const struct term *m = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
-        if (m->axis == axis) return owner_of_coordinate(object->root, d, m->coefficient * index + m->offset);
+        if (m->axis == axis) return find_owner_of_coordinate(object->root, d, m->coefficient * index + m->offset);
     }
     return INT64_MIN;
 }
 
 /* Handle DERIVED: an element belongs to the processor that has the given index of the target along `axis`. */
-void weft_check_owner_derived(int variable_id, const void *base, int dimension, int64_t element, int target,
+void weft_check_owner_derived(int variable_id, const void *base, int dimension, int64_t element, int target_id,
                               const void *target_base, int axis, int64_t index) {
     if (!now.off)
         set_owner(find_object(variable_id, base), dimension, element,
-                  owner_of_index(find_object(target, target_base), axis, index));
+                  find_owner_of_index(find_object(target_id, target_base), axis, index));
 }
 
 /* --- where an element lies to the iteration --- */
 
 /* Return in which dimensions of the root an element belongs to another processor than the iteration's: a bit for
  * each. */
-unsigned scattered_foreign_dimensions(const struct object *object, const int64_t index[]) {
+unsigned find_foreign_dimensions(const struct object *object, const int64_t index[]) {
     unsigned apart = 0;
     for (int d = 0; here.on && d < object->root->rank && d < here.on->rank; d++) {
         const struct term *t = &here.at[d], *m = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
@@ -105,7 +106,8 @@ unsigned scattered_foreign_dimensions(const struct object *object, const int64_t
             continue;
         int64_t mine = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
         int64_t its = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
-        if (owner_of_coordinate(here.on, d, mine) != owner_of_coordinate(object->root, d, its)) apart |= 1u << d;
+        if (find_owner_of_coordinate(here.on, d, mine) != find_owner_of_coordinate(object->root, d, its))
+            apart |= 1u << d;
     }
     return apart;
 }
@@ -130,10 +132,10 @@ static struct edge {
 static int edge_count;
 static size_t edge_room;
 
-/* Return the shadow edge with this name (SHADOW_ADD) of arrays with this root; NULL if there is none. */
-static struct edge *find_named_edge(const struct object *root, int name) {
+/* Return the shadow edge with this name (SHADOW_ADD) of arrays that are aligned with `root`; NULL if there is none. */
+static struct edge *find_named_edge(const struct object *root, int edge_name) {
     for (int i = 0; i < edge_count; i++)
-        if (edges[i].root == root && edges[i].name == name) return &edges[i];
+        if (edges[i].root == root && edges[i].name == edge_name) return &edges[i];
     return NULL;
 }
 
@@ -150,31 +152,31 @@ static stamp_t *find_renewal_stamp(struct edge *edge, const struct object *objec
 
 static int current = -1; /* the edge that is being made */
 
-/* Begin a named shadow edge (SHADOW_ADD) in a dimension of an array; its elements and arrays follow. `over`: another
- * edge of the target whose indices count, too; 0: none. */
-void weft_check_edge_begin(int construct_id, int name, int variable_id, const void *base, int dimension, int target,
-                           const void *target_base, int axis, int over) {
+/* Begin a named shadow edge (SHADOW_ADD) in a dimension of an array; its elements and arrays follow. `other_edge_name`:
+ * another edge of the target whose indices count, too; 0: none. */
+void weft_check_edge_begin(int construct_id, int edge_name, int variable_id, const void *base, int dimension,
+                           int target_id, const void *target_base, int axis, int other_edge_name) {
     current = -1;
     if (now.off) return;
-    struct object *o = find_object(variable_id, base), *t = find_object(target, target_base);
+    struct object *o = find_object(variable_id, base), *t = find_object(target_id, target_base);
     if (!o || !o->root || !t || !t->root) {
-        stop_for_usage_error("undistributed", construct_id, o && o->root ? target : variable_id);
+        stop_for_usage_error("undistributed", construct_id, o && o->root ? target_id : variable_id);
         return;
     }
     advance_time();
     count_run(construct_id);
     int d = 0;
     while (o != o->root && d < o->root->rank && o->map[d].axis != dimension) d++;
-    struct edge *e = find_named_edge(o->root, name);
+    struct edge *e = find_named_edge(o->root, edge_name);
     if (e) free(e->reached);
     else {
         GROW(edges, (size_t)edge_count, edge_room, 16);
         e = &edges[edge_count++];
     }
-    *e = (struct edge){.name = name,
+    *e = (struct edge){.name = edge_name,
                        .dimension = o == o->root ? dimension : d,
                        .axis = axis,
-                       .over = over,
+                       .over = other_edge_name,
                        .root = o->root,
                        .target = t};
     current = (int)(e - edges);
@@ -208,7 +210,7 @@ void weft_check_edge_end(void) {
 }
 
 /* Return whether a named edge brings an element to a processor. */
-static bool edge_has_element_for(const struct edge *edge, int64_t processor, int64_t element) {
+static bool does_edge_bring_element(const struct edge *edge, int64_t processor, int64_t element) {
     size_t low = 0, high = edge->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -218,8 +220,8 @@ static bool edge_has_element_for(const struct edge *edge, int64_t processor, int
     const struct edge *over = edge->over ? find_named_edge(edge->target->root, edge->over) : NULL;
     for (; low < edge->count && edge->reached[low].element == element; low++) {
         int64_t index = edge->reached[low].index;
-        if (owner_of_index(edge->target, edge->axis, index) == processor ||
-            (over && edge_has_element_for(over, processor, index)))
+        if (find_owner_of_index(edge->target, edge->axis, index) == processor ||
+            (over && does_edge_bring_element(over, processor, index)))
             return true;
     }
     return false;
@@ -227,8 +229,8 @@ static bool edge_has_element_for(const struct edge *edge, int64_t processor, int
 
 /* Return whether a named edge holds an element for this iteration: 0 no; 1 yes, but it was never renewed; 2 yes, and
  * *renewal_stamp is raised to when. */
-int scattered_find_edge(const struct object *object, const int64_t index[], unsigned foreign_dimensions,
-                        stamp_t *renewal_stamp) {
+int find_edge_for_element(const struct object *object, const int64_t index[], unsigned foreign_dimensions,
+                          stamp_t *renewal_stamp) {
     int found = 0;
     if (foreign_dimensions & (foreign_dimensions - 1)) /* in more than one dimension */
         return 0;
@@ -240,7 +242,7 @@ int scattered_find_edge(const struct object *object, const int64_t index[], unsi
         int64_t mine = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
         int64_t its = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
         const stamp_t *stamp = find_renewal_stamp(e, object, false);
-        if (!stamp || !edge_has_element_for(e, owner_of_coordinate(here.on, d, mine), its)) continue;
+        if (!stamp || !does_edge_bring_element(e, find_owner_of_coordinate(here.on, d, mine), its)) continue;
         found = *stamp ? 2 : found ? found : 1;
         if (*stamp > *renewal_stamp) *renewal_stamp = *stamp;
     }
@@ -248,29 +250,29 @@ int scattered_find_edge(const struct object *object, const int64_t index[], unsi
 }
 
 /* Note that an array's named edge was renewed now (0: all its edges). */
-void scattered_renew(struct object *object, int name) {
+void renew_named_edges(struct object *object, int edge_name) {
     for (int i = 0; i < edge_count; i++) {
-        stamp_t *stamp = edges[i].root == object->root && (!name || edges[i].name == name)
-                             ? find_renewal_stamp(&edges[i], object, name != 0)
+        stamp_t *stamp = edges[i].root == object->root && (!edge_name || edges[i].name == edge_name)
+                             ? find_renewal_stamp(&edges[i], object, edge_name != 0)
                              : NULL;
         if (stamp) *stamp = now.cur;
     }
 }
 
-/* Handle the renewal of an array's named edge, outside of a loop or (construct 0) for the loop that begins. Reports an
- * unknown edge. */
-void weft_check_edge_renew(int construct_id, int name, int variable_id, const void *base) {
+/* Handle the renewal of an array's named edge, outside of a loop or (construct_id 0) for the loop that begins. Reports
+ * an unknown edge. */
+void weft_check_edge_renew(int construct_id, int edge_name, int variable_id, const void *base) {
     struct object *o = now.off ? NULL : find_object(variable_id, base);
     if (!o) return;
     advance_time();
-    if (!o->root || !find_named_edge(o->root, name))
-        findings_report_directive("edge-unknown", construct_id ? construct_id : here.id, variable_id);
-    else scattered_renew(o, name);
+    if (!o->root || !find_named_edge(o->root, edge_name))
+        report_misplaced_directive("edge-unknown", construct_id ? construct_id : here.id, variable_id);
+    else renew_named_edges(o, edge_name);
     forget_sites();
 }
 
 /* Forget the named edges and owner tables of an object that no longer exists. */
-void scattered_forget(struct object *object) {
+void forget_edges_and_owners(struct object *object) {
     for (int i = 0; i < edge_count; i++) {
         if (edges[i].root == object || edges[i].target == object) {
             free(edges[i].reached);
@@ -294,14 +296,14 @@ static int64_t value_at(uintptr_t address, size_t size) {
 
 /* Handle LOCALIZE: report values of an array that are no index of the target which the value's own processor has, by
  * itself or by an edge. */
-void weft_check_localize(int construct_id, int variable_id, const void *base, int target, const void *target_base,
+void weft_check_localize(int construct_id, int variable_id, const void *base, int target_id, const void *target_base,
                          int axis) {
     struct object *o = now.off ? NULL : find_object(variable_id, base),
-                  *t = now.off ? NULL : find_object(target, target_base);
+                  *t = now.off ? NULL : find_object(target_id, target_base);
     if (!o || !t || !o->array) return;
     count_run(construct_id);
     if (!o->root || !t->root) {
-        stop_for_usage_error("undistributed", construct_id, o->root ? target : variable_id);
+        stop_for_usage_error("undistributed", construct_id, o->root ? target_id : variable_id);
         return;
     }
     int d = 0;
@@ -309,15 +311,15 @@ void weft_check_localize(int construct_id, int variable_id, const void *base, in
     d = t == t->root ? axis : d;
     for (uintptr_t a = o->low; a < o->high && d < t->root->rank; a += o->element) {
         int64_t index[WEFT_MAX_RANK], value = value_at(a, o->element), processor = INT64_MIN;
-        element_index_at(o, a, index);
-        for (int k = 0; k < o->rank && processor == INT64_MIN; k++) processor = owner_of_index(o, k, index[k]);
+        compute_element_index(o, a, index);
+        for (int k = 0; k < o->rank && processor == INT64_MIN; k++) processor = find_owner_of_index(o, k, index[k]);
         if (value == INT64_MIN || value < t->lower[axis] || value >= t->lower[axis] + t->extent[axis] ||
-            processor == owner_of_index(t, axis, value))
+            processor == find_owner_of_index(t, axis, value))
             continue;
         bool known = false;
         for (int i = 0; i < edge_count && !known; i++)
             known = edges[i].root == t->root && edges[i].dimension == d && find_renewal_stamp(&edges[i], t, false) &&
-                    edge_has_element_for(&edges[i], processor, value);
-        if (!known) findings_report_localize(construct_id, variable_id, target, index, o->rank, value);
+                    does_edge_bring_element(&edges[i], processor, value);
+        if (!known) report_remote_localized_value(construct_id, variable_id, target_id, index, o->rank, value);
     }
 }

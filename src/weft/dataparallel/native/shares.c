@@ -20,7 +20,7 @@ static struct kept_shares {
 bool is_distributed_in_memory(const struct object *object) {
     if (!object->array || !object->root || !object->low || !object->element) return false;
     for (int d = 0; d < object->root->rank; d++)
-        if (grid_axis(object->root, d) >= 0 && object->map[d].axis != WEFT_ALL) return true;
+        if (find_grid_axis(object->root, d) >= 0 && object->map[d].axis != WEFT_ALL) return true;
     return false;
 }
 
@@ -58,28 +58,29 @@ static struct kept_shares *find_or_add_kept_shares(const struct object *object) 
 static bool is_first_on_other_axes(const struct object *root, const int coordinates[], int axis_count) {
     bool used[WEFT_MAX_RANK] = {false};
     for (int d = 0; d < root->rank; d++)
-        if (grid_axis(root, d) >= 0) used[grid_axis(root, d)] = true;
+        if (find_grid_axis(root, d) >= 0) used[find_grid_axis(root, d)] = true;
     for (int k = 0; k < axis_count; k++)
         if (!used[k] && coordinates[k]) return false;
     return true;
 }
 
-/* Take from a processor's share all elements whose root coordinate in one dimension belongs to another coordinate of
- * the grid. */
+/* Take from a processor's share of an array all elements whose root coordinate in one dimension belongs to another
+ * coordinate of the grid. */
 static void restrict_share(struct share *share, const struct object *object, int root_dimension, int coordinate) {
     const struct term *m = &object->map[root_dimension];
     if (m->axis == WEFT_ALL) return;
     if (m->axis < 0) {
-        share->any &= grid_coordinate_of_owner(object->root, root_dimension, m->offset) == coordinate;
+        share->any &= find_owner_coordinate(object->root, root_dimension, m->offset) == coordinate;
         return;
     }
     int k = m->axis;
     for (int64_t i = 0; i < object->extent[k]; i++)
-        share->own[k][i] &= grid_coordinate_of_owner(object->root, root_dimension,
-                                                     m->coefficient * (object->lower[k] + i) + m->offset) == coordinate;
+        share->own[k][i] &= find_owner_coordinate(object->root, root_dimension,
+                                                  m->coefficient * (object->lower[k] + i) + m->offset) == coordinate;
 }
 
-/* Compute the first and last own index of each dimension of a share, and whether the share is one box without holes. */
+/* Compute the first and last own index of each dimension of a processor's share of an array, and whether the share is
+ * one box without holes. */
 static void compute_share_bounds(struct share *share, const struct object *object) {
     share->box = true;
     for (int k = 0; k < object->rank; k++) {
@@ -103,7 +104,7 @@ const struct share *find_share(struct object *object, int processor) {
     struct kept_shares *h = find_or_add_kept_shares(object);
     if (h->of[processor]) return h->of[processor];
     struct share *s = h->of[processor] = calloc(1, sizeof *s);
-    int at[WEFT_MAX_RANK], axes = grid_coordinates(processor, at);
+    int at[WEFT_MAX_RANK], axes = find_grid_coordinates(processor, at);
     if (!s) abort();
     s->any = is_first_on_other_axes(object->root, at, axes);
     for (int k = 0; k < object->rank; k++) {
@@ -112,7 +113,7 @@ const struct share *find_share(struct object *object, int processor) {
         memset(s->own[k], 1, (size_t)(object->extent[k] > 0 ? object->extent[k] : 1));
     }
     for (int d = 0; d < object->root->rank; d++)
-        if (grid_axis(object->root, d) >= 0) restrict_share(s, object, d, at[grid_axis(object->root, d)]);
+        if (find_grid_axis(object->root, d) >= 0) restrict_share(s, object, d, at[find_grid_axis(object->root, d)]);
     compute_share_bounds(s, object);
     return s;
 }
@@ -124,11 +125,11 @@ static bool runs_any;
 /* Compute which coordinates of the ON array belong to a processor, for is_own_iteration. SHADOW_COMPUTE adds the shadow
  * edges. */
 void compute_own_iterations(int processor) {
-    int at[WEFT_MAX_RANK], axes = grid_coordinates(processor, at);
+    int at[WEFT_MAX_RANK], axes = find_grid_coordinates(processor, at);
     const struct object *root = here.on;
     runs_any = is_first_on_other_axes(root, at, axes);
     for (int d = 0; d < root->rank; d++) {
-        int axis = grid_axis(root, d);
+        int axis = find_grid_axis(root, d);
         int64_t low = 0, high = 0, n = root->extent[d];
         free(runs[d]);
         runs[d] = NULL;
@@ -142,7 +143,7 @@ void compute_own_iterations(int processor) {
         if (!runs[d]) abort();
         for (int64_t x = 0; x < n; x++)
             for (int64_t y = x - high; y <= x + low && !runs[d][x]; y++)
-                runs[d][x] = y >= 0 && y < n && grid_coordinate_of_owner(root, d, root->lower[d] + y) == at[axis];
+                runs[d][x] = y >= 0 && y < n && find_owner_coordinate(root, d, root->lower[d] + y) == at[axis];
     }
 }
 
@@ -161,8 +162,8 @@ bool is_own_iteration(const int64_t index[]) {
 
 /* Call `visit` for each run of neighbouring elements that are (`is_owned`) or are not a processor's, in the order of
  * memory. */
-void visit_share_runs(const struct object *object, const struct share *share, bool is_owned, run_of *visit,
-                      void *context) {
+void visit_runs_of_elements(const struct object *object, const struct share *share, bool is_owned, run_of *visit,
+                            void *context) {
     int inner = object->order == WEFT_ORDER_C ? object->rank - 1 : 0, step = object->order == WEFT_ORDER_C ? -1 : 1;
     int64_t index[WEFT_MAX_RANK] = {0};
     for (char *row = (char *)object->low; row < (char *)object->high;) {

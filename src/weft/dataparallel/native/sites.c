@@ -40,16 +40,16 @@ static struct reduction *find_reduction_at(uintptr_t address) {
     return NULL;
 }
 
-/* Let a site cover [low, high), wherever the iterations are. */
-static void set_interval(struct site *site, uintptr_t low, uintptr_t high) {
+/* Let a site (what one place in the code may access) cover [low, high), wherever the iterations are. */
+static void set_site_interval(struct site *site, uintptr_t low, uintptr_t high) {
     site->home = &weft_nowhere;
     site->low = low;
     site->length = high - low;
 }
 
-/* Set how a site judges, and which stamps pass the hooks without judging. `newest`: what was written later must not be
- * read. */
-static void set_mode(struct site *site, enum mode new_mode, stamp_t newest) {
+/* Set how a site (what one place in the code may access) judges, and which stamps pass the hooks without judging.
+ * `newest`: what was written later must not be read. */
+static void set_judging_mode(struct site *site, enum mode new_mode, stamp_t newest) {
     stamp_t base = now.base;
     /* A statement of a sequential part comes behind all that was written: nothing is newer. */
     bool behind = new_mode == HOST || (new_mode == OWN && here.what == OWNED);
@@ -83,12 +83,14 @@ static void set_mode(struct site *site, enum mode new_mode, stamp_t newest) {
     }
 }
 
-/* Let a site cover the part of an array around an address that lies alike to every iteration: its contiguous dimensions
- * that no loop index follows. It moves along with the iteration's own element. */
-static void cover_own_elements(struct site *site, const struct aspect *aspect, uintptr_t address, size_t size) {
+/* Let a site (what one place in the code may access) cover the part of an array around an address that lies alike to
+ * every iteration: its contiguous dimensions that no loop index follows. It moves along with the iteration's own
+ * element. */
+static void cover_elements_alike_for_all(struct site *site, const struct aspect *aspect, uintptr_t address,
+                                         size_t size) {
     const struct object *o = aspect->object;
     int64_t at[WEFT_MAX_RANK];
-    element_index_at(o, address, at);
+    compute_element_index(o, address, at);
     uintptr_t low = o->low, block = o->element;
     bool inner = true;
     site->follows = 0;
@@ -123,7 +125,7 @@ static void find_range_in_block(const struct aspect *aspect, int dimension, int6
         const struct term *m = &o->map[d];
         if (m->axis != dimension || o->root->kinds[d] == WEFT_WHOLE) continue;
         int64_t from, to;
-        block_bounds(o->root, d, element + m->offset, &from, &to);
+        find_block_bounds(o->root, d, element + m->offset, &from, &to);
         from -= m->offset;
         to -= m->offset;
         bool same = m->coefficient == 1 && from <= own_element && own_element <= to;
@@ -132,38 +134,39 @@ static void find_range_in_block(const struct aspect *aspect, int dimension, int6
     }
 }
 
-/* With a grid: let a site cover the elements of this row of the array that lie in the same block. What holds for one of
- * them holds for all while the iterations stay in their blocks, and for other rows of the block. */
+/* With a grid: let a site (what one place in the code may access) cover the elements of this row of the array that lie
+ * in the same block. What holds for one of them holds for all while the iterations stay in their blocks, and for other
+ * rows of the block. */
 static void cover_block_elements(struct site *site, const struct aspect *aspect, uintptr_t address,
                                  const int64_t index[]) {
     const struct object *o = aspect->object;
     int64_t own[WEFT_MAX_RANK], first, last;
     uintptr_t low = address - (address - o->low) % o->element, bytes = o->element;
-    own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, here.index, own);
     for (int k = 0; k < o->rank; k++) {
         int i = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
         find_range_in_block(aspect, i, index[i], own[i], &first, &last);
         if (bytes < (uintptr_t)o->stride[i]) { /* all before was not whole: from here on it is other rows */
             site->lowest = low - (uintptr_t)((index[i] - first) * o->stride[i]);
             site->highest = low + (uintptr_t)((last - index[i]) * o->stride[i]);
-            site->follows = block_site_starts_following(aspect) ? (unsigned char)(i + 1) : 0;
+            site->follows = let_site_follow_array(aspect) ? (unsigned char)(i + 1) : 0;
             break;
         }
         low -= (uintptr_t)((index[i] - first) * o->stride[i]);
         bytes += (uintptr_t)((last - first) * o->stride[i]);
     }
-    set_interval(site, low, low + bytes);
+    set_site_interval(site, low, low + bytes);
 }
 
 static bool within(int64_t delta, int64_t low, int64_t high) { return -low <= delta && delta <= high; }
 
 /* Return where an element lies relative to the iteration's own block: 0 in it, 1 within `widths` around it, 2 beyond.
  * delta[]: its distance in each dimension; *axis_count: in how many dimensions it lies outside. */
-static int locate_element(const struct aspect *aspect, const int64_t index[], const struct widths *widths,
-                          int64_t delta[], int *axis_count) {
+static int classify_element_distance(const struct aspect *aspect, const int64_t index[], const struct widths *widths,
+                                     int64_t delta[], int *axis_count) {
     const struct object *o = aspect->object;
     int64_t own[WEFT_MAX_RANK];
-    own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, here.index, own);
     int far = 0;
     *axis_count = 0;
     for (int k = 0; k < o->rank; k++) {
@@ -173,7 +176,7 @@ static int locate_element(const struct aspect *aspect, const int64_t index[], co
             const struct term *m = &o->map[d];
             if (m->axis != k || !m->coefficient) continue;
             int64_t t = m->coefficient * own[k] + m->offset, x = m->coefficient * index[k] + m->offset;
-            int64_t low = block_low(o->root, d, t), high = block_high(o->root, d, t);
+            int64_t low = find_first_element_of_block(o->root, d, t), high = find_last_element_of_block(o->root, d, t);
             if (low <= x && x <= high) delta[k] = 0;
             else if (low != high) /* from the block's edge */
                 delta[k] = (x > high ? x - high : x - low) / m->coefficient;
@@ -193,8 +196,9 @@ static bool is_outside_bounds(const struct object *object, const int64_t index[]
     return false;
 }
 
-/* Let a site report a fault for every access: keep the finding's kind and reason. */
-static void set_fault(struct site *site, struct detail *detail, const char *kind, const char *why) {
+/* Let a site (what one place in the code may access) report a fault for every access: keep the finding's kind and
+ * reason. */
+static void mark_site_faulty(struct site *site, struct detail *detail, const char *kind, const char *why) {
     site->closed = true;
     site->mode = BAD;
     detail->kind = kind;
@@ -202,7 +206,7 @@ static void set_fault(struct site *site, struct detail *detail, const char *kind
 }
 
 /* Return whether every processor has all elements of an array: no dimension is distributed. */
-static bool is_replicated(const struct object *object) {
+static bool is_on_every_processor(const struct object *object) {
     for (int d = 0; d < object->root->rank; d++)
         if (object->root->kinds[d] != WEFT_WHOLE && object->map[d].axis != WEFT_ALL) return false;
     return true;
@@ -212,14 +216,14 @@ static bool is_replicated(const struct object *object) {
  * coordinate of its root. */
 static bool is_fixed_on_other_processor(const struct object *object) {
     const struct object *root = object->root;
-    if ((root->tasks != here.on->tasks || root->task != here.on->task) && !is_replicated(object))
+    if ((root->tasks != here.on->tasks || root->task != here.on->task) && !is_on_every_processor(object))
         return true; /* the processors of another task, or those of a task and all of them */
     for (int d = 0; d < object->root->rank; d++) {
         int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
         if (e >= 0 && object->map[d].axis == WEFT_CONSTANT && here.at[e].axis != WEFT_ALL) {
             const struct term *t = &here.at[e];
             int64_t x = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-            if (!has_same_owner(object->root, d, x, object->map[d].offset)) return true;
+            if (!have_elements_same_owner(object->root, d, x, object->map[d].offset)) return true;
         }
     }
     return false;
@@ -234,19 +238,19 @@ static bool is_iteration_on_many_owners(const struct object *object) {
         if (root->kinds[d] == WEFT_WHOLE || object->map[d].axis == WEFT_ALL) continue;
         int e = root == here.on ? d : find_paired_dimension(root, d, here.on);
         if ((e < 0 || here.at[e].axis == WEFT_ALL) &&
-            !has_same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
+            !have_elements_same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
             return true;
     }
     return false;
 }
 
-/* Return whether an array has another root than the ON array and is distributed in another way: which elements are
- * local depends on the number of processors then. */
+/* Return whether an array is distributed in another way than the ON array (to whose elements iterations are mapped) and
+ * not aligned with it: which elements are local depends on the number of processors then. */
 static bool is_distributed_otherwise(const struct object *object) {
     for (int d = 0; object->root != here.on && d < object->root->rank; d++) {
         int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
         if (e >= 0 && object->map[d].axis != WEFT_ALL && here.at[e].axis != WEFT_ALL &&
-            !is_distributed_alike(object->root, d, here.on, e))
+            !are_dimensions_distributed_alike(object->root, d, here.on, e))
             return true;
     }
     return false;
@@ -260,7 +264,7 @@ static bool is_on_iteration_processor(const struct object *object, const int64_t
         if (e < 0 || m->axis == WEFT_ALL || t->axis == WEFT_ALL) continue;
         int64_t x = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
         int64_t own = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-        if (!is_same_processor(object->root, d, x, here.on, e, own)) return false;
+        if (!have_elements_same_processor(object->root, d, x, here.on, e, own)) return false;
     }
     return true;
 }
@@ -284,11 +288,11 @@ static void judge_edge_access(struct site *site, struct detail *detail, const st
     const struct widths *have = &o->renewed;
     bool covered = o->renewed_at != 0;
     for (int k = 0; k < o->rank && covered; k++) covered = within(delta[k], have->low[k], have->high[k]);
-    if (is_write) set_fault(site, detail, "halo-write", NULL);
-    else if (o->begun_at) set_fault(site, detail, "stale-halo-read", "begun");
-    else if (!covered) set_fault(site, detail, "stale-halo-read", o->renewed_at ? "narrow" : "never");
-    else if (axis_count > 1 && !o->corner) set_fault(site, detail, "stale-halo-read", "corner");
-    else set_mode(site, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
+    if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
+    else if (o->begun_at) mark_site_faulty(site, detail, "stale-halo-read", "begun");
+    else if (!covered) mark_site_faulty(site, detail, "stale-halo-read", o->renewed_at ? "narrow" : "never");
+    else if (axis_count > 1 && !o->corner) mark_site_faulty(site, detail, "stale-halo-read", "corner");
+    else set_judging_mode(site, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
 }
 
 /* What earlier instances of a loop did to a shared object: where none wrote it, its readers need not be known. A loop
@@ -343,60 +347,61 @@ static bool is_read_only_so_far(uintptr_t low, bool is_write) {
     return !u->written && u->first < here.instance && !weft_task.in_task;
 }
 
-/* Handle an access of an element that a REMOTE_ACCESS clause of the construct brings: return false if none does, else
- * set the site up for its buffer, which must not be written and must be filled. */
-static bool is_fetched_by_remote_access(struct site *site, struct detail *detail, struct object *object,
-                                        uintptr_t address, const int64_t index[], size_t size, bool is_write) {
+/* Open a site (what one place in the code may access) for an element that a REMOTE_ACCESS clause of the construct
+ * brings into a buffer, which must be filled and must not be written. Return false if no clause does. */
+static bool open_fetched_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
+                              const int64_t index[], size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
     for (int i = 0; i < here.aspect_count; i++) {
         struct aspect *r = &here.aspects[i];
         int64_t delta[WEFT_MAX_RANK];
         int axes;
-        if (!r->remote || r->object != object || locate_element(r, index, &nothing, delta, &axes) != 0) continue;
-        cover_own_elements(site, r, address, size);
-        set_mode(site, REMOTE, r->filled < now.base ? r->filled : now.base);
-        if (is_write) set_fault(site, detail, "remote-access", "buffer-write");
-        else if (!r->filled) set_fault(site, detail, "remote-access", "not-filled");
+        if (!r->remote || r->object != object || classify_element_distance(r, index, &nothing, delta, &axes) != 0)
+            continue;
+        cover_elements_alike_for_all(site, r, address, size);
+        set_judging_mode(site, REMOTE, r->filled < now.base ? r->filled : now.base);
+        if (is_write) mark_site_faulty(site, detail, "remote-access", "buffer-write");
+        else if (!r->filled) mark_site_faulty(site, detail, "remote-access", "not-filled");
         return true;
     }
     return false;
 }
 
-/* Open a site for one element of an array that is distributed by owner tables (INDIRECT, DERIVED): own, fetched, in a
- * named edge, or remote. */
+/* Open a site (what one place in the code may access) for one element of an array that is distributed by owner tables
+ * (INDIRECT, DERIVED): own, fetched, in a named edge, or remote. */
 static void open_scattered_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                                 const int64_t index[], size_t size, bool is_write) {
-    unsigned apart = scattered_foreign_dimensions(object, index);
+    unsigned apart = find_foreign_dimensions(object, index);
     stamp_t when = 0;
-    set_interval(site, address, address + size);
+    set_site_interval(site, address, address + size);
     if (!apart) {
-        set_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
-    } else if (!is_fetched_by_remote_access(site, detail, object, address, index, size, is_write)) {
-        int edge = scattered_find_edge(object, index, apart, &when);
-        if (edge == 0) set_fault(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
-        else if (is_write) set_fault(site, detail, "halo-write", NULL);
-        else if (edge == 1) set_fault(site, detail, "stale-halo-read", "never");
-        else set_mode(site, EDGE, when < now.base ? when : now.base);
+        set_judging_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+    } else if (!open_fetched_site(site, detail, object, address, index, size, is_write)) {
+        int edge = find_edge_for_element(object, index, apart, &when);
+        if (edge == 0) mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
+        else if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
+        else if (edge == 1) mark_site_faulty(site, detail, "stale-halo-read", "never");
+        else set_judging_mode(site, EDGE, when < now.base ? when : now.base);
     }
     site->closed = true;
 }
 
-/* Open a site for a distributed array in a construct whose iterations have owners: decide whether the element is own,
- * in a shadow edge, fetched or remote. */
+/* Open a site (what one place in the code may access) for a distributed array in a construct whose iterations have
+ * owners: decide whether the element is own, in a shadow edge, fetched or remote. */
 static void open_distributed_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                                   size_t size, bool is_write) {
     struct aspect *v = find_or_add_aspect(object);
     int64_t at[WEFT_MAX_RANK];
     int axes;
-    element_index_at(object, address, at);
+    compute_element_index(object, address, at);
     if (is_outside_bounds(object, at)) {
-        set_fault(site, detail, "out-of-bounds", NULL);
+        mark_site_faulty(site, detail, "out-of-bounds", NULL);
         return;
     }
     if (!v) {
-        set_interval(site, object->low, object->high);
+        set_site_interval(site, object->low, object->high);
         bool shared = here.what == LOOP && !here.on;
-        set_mode(site, shared ? SHARED : OWN, now.base);
+        set_judging_mode(site, shared ? SHARED : OWN, now.base);
         if (shared && is_read_only_so_far(object->low, is_write)) {
             site->track = 0;
             site->least = 0;
@@ -405,50 +410,50 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
         return;
     }
     const struct widths nothing = {{0}, {0}};
-    if (is_scattered(object->root) || is_scattered(here.on)) {
+    if (is_distributed_by_table(object->root) || is_distributed_by_table(here.on)) {
         open_scattered_site(site, detail, object, address, at, size, is_write);
         return;
     }
     if (is_distributed_otherwise(object)) {
-        set_interval(site, address, address + size);
+        set_site_interval(site, address, address + size);
         if (has_grid() && is_on_iteration_processor(object, at))
-            set_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
-        else if (!is_fetched_by_remote_access(site, detail, object, address, at, size, is_write))
-            set_fault(site, detail, "remote-access", here.what == OWNED ? "sequential" : "otherwise");
+            set_judging_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+        else if (!open_fetched_site(site, detail, object, address, at, size, is_write))
+            mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : "otherwise");
         site->closed = true;
         return;
     }
     if (has_grid()) cover_block_elements(site, v, address, at);
-    else cover_own_elements(site, v, address, size);
-    int far = locate_element(v, at, &nothing, detail->delta, &axes);
+    else cover_elements_alike_for_all(site, v, address, size);
+    int far = classify_element_distance(v, at, &nothing, detail->delta, &axes);
     bool elsewhere = is_fixed_on_other_processor(object) || is_iteration_on_many_owners(object);
     detail->has_delta = true;
     detail->steady = has_grid() || !has_fixed_coordinate(object);
     site->closed |= !detail->steady; /* which iterations are there changes with each */
     if (far == 0 && !elsewhere) {
-        set_mode(site, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
-        if (here.flags & WEFT_UNORDERED) set_mode(site, SHARED, now.base);
+        set_judging_mode(site, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
+        if (here.flags & WEFT_UNORDERED) set_judging_mode(site, SHARED, now.base);
         return;
     }
-    if (v->across && !elsewhere && locate_element(v, at, &v->over, detail->delta, &axes) == 1) {
-        set_mode(site, ACROSS, SPLIT - 1);
-        if (is_write) set_fault(site, detail, "halo-write", NULL);
+    if (v->across && !elsewhere && classify_element_distance(v, at, &v->over, detail->delta, &axes) == 1) {
+        set_judging_mode(site, ACROSS, SPLIT - 1);
+        if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
         return;
     }
     for (int i = 0; i < here.computed_count && is_write; i++)
         if (here.computed[i].object->root == object->root &&
-            locate_element(v, at, &object->shadow, detail->delta, &axes) == 1) {
-            set_mode(site, OWN, now.base);
+            classify_element_distance(v, at, &object->shadow, detail->delta, &axes) == 1) {
+            set_judging_mode(site, OWN, now.base);
             return;
         }
-    if (is_fetched_by_remote_access(site, detail, object, address, at, size, is_write)) return;
-    far = elsewhere ? 2 : locate_element(v, at, &object->shadow, detail->delta, &axes);
+    if (open_fetched_site(site, detail, object, address, at, size, is_write)) return;
+    far = elsewhere ? 2 : classify_element_distance(v, at, &object->shadow, detail->delta, &axes);
     if (far == 1) judge_edge_access(site, detail, v, is_write, detail->delta, axes);
-    else set_fault(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
+    else mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
 }
 
-/* Open a site for an undistributed array that an ACROSS clause names and whose dependence it covers; TIE says which
- * element is whose. Return false if the clause does not cover the access. */
+/* Open a site (what one place in the code may access) for an undistributed array that an ACROSS clause names and whose
+ * dependence it covers; TIE says which element is whose. Return false if the clause does not cover the access. */
 static bool open_across_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                              size_t size) {
     int i = 0;
@@ -456,15 +461,15 @@ static bool open_across_site(struct site *site, struct detail *detail, struct ob
     if (i == here.across_count) return false;
     struct aspect *v = find_or_add_aspect(object);
     if (!v) {
-        set_interval(site, object->low, object->high);
-        set_mode(site, ACROSS, SPLIT - 1);
+        set_site_interval(site, object->low, object->high);
+        set_judging_mode(site, ACROSS, SPLIT - 1);
         return true;
     }
     int64_t at[WEFT_MAX_RANK];
     int axes;
-    element_index_at(object, address, at);
+    compute_element_index(object, address, at);
     const struct widths *over = &here.across[i].widths;
-    bool covered = locate_element(v, at, over, detail->delta, &axes) == 0;
+    bool covered = classify_element_distance(v, at, over, detail->delta, &axes) == 0;
     /* A dependence is covered where it is in one of the declared dimensions: the loop runs in order along it. */
     for (int k = 0; k < object->rank; k++) {
         int64_t most = over->low[k] > over->high[k] ? over->low[k] : over->high[k];
@@ -472,73 +477,73 @@ static bool open_across_site(struct site *site, struct detail *detail, struct ob
     }
     detail->has_delta = true;
     if (!covered) return false;
-    cover_own_elements(site, v, address, size);
-    set_mode(site, ACROSS, SPLIT - 1);
+    cover_elements_alike_for_all(site, v, address, size);
+    set_judging_mode(site, ACROSS, SPLIT - 1);
     return true;
 }
 
-/* Open a site for an array of a CONSISTENT clause: each iteration may write only the elements that the clause gives
- * it. */
+/* Open a site (what one place in the code may access) for an array of a CONSISTENT clause: each iteration may write
+ * only the elements that the clause gives it. */
 static void open_consistent_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                                  size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
     struct aspect *v = find_or_add_aspect(object);
     int64_t at[WEFT_MAX_RANK];
     int axes;
-    set_interval(site, object->low, object->high);
-    element_index_at(object, address, at);
-    if (is_write && v && locate_element(v, at, &nothing, detail->delta, &axes) != 0) {
+    set_site_interval(site, object->low, object->high);
+    compute_element_index(object, address, at);
+    if (is_write && v && classify_element_distance(v, at, &nothing, detail->delta, &axes) != 0) {
         detail->has_delta = true;
-        set_fault(site, detail, "shared-write", "consistent");
+        mark_site_faulty(site, detail, "shared-write", "consistent");
         return;
     }
-    if (is_write && v) cover_own_elements(site, v, address, size);
-    set_mode(site, SHARED, now.base);
+    if (is_write && v) cover_elements_alike_for_all(site, v, address, size);
+    set_judging_mode(site, SHARED, now.base);
 }
 
-/* Open the site of an access in a loop, task or statement with an owner, by what the address is there: loop variable,
- * private, reduction, stack, distributed or shared. */
+/* Open the site (what one place in the code may access) of an access in a loop, task or statement with an owner. What
+ * the address is there decides: loop variable, private, reduction, stack, distributed or shared. */
 static void open_site_in_construct(struct site *site, struct detail *detail, uintptr_t address, size_t size,
                                    bool is_write) {
     struct private *which;
     struct reduction *r;
     struct object *o = site->object;
     if (find_variable_at(here.indices, here.index_count, address, &which)) {
-        set_interval(site, which->low, which->high);
-        set_mode(site, FREE, 0);
+        set_site_interval(site, which->low, which->high);
+        set_judging_mode(site, FREE, 0);
     } else if (find_variable_at(here.privates, here.private_count, address, &which)) {
-        set_interval(site, which->low, which->high);
-        set_mode(site, PRIVATE, 0);
+        set_site_interval(site, which->low, which->high);
+        set_judging_mode(site, PRIVATE, 0);
     } else if ((r = find_reduction_at(address))) {
         bool location = address - r->low >= r->high - r->low;
-        set_interval(site, location ? (uintptr_t)r->location : r->low,
-                     location ? (uintptr_t)r->location + r->location_bytes : r->high);
-        set_mode(site, FREE, 0);
+        set_site_interval(site, location ? (uintptr_t)r->location : r->low,
+                          location ? (uintptr_t)r->location + r->location_bytes : r->high);
+        set_judging_mode(site, FREE, 0);
         if (!is_write) r->reader = site->place;
     } else if (is_on_stack(address) && (address < here.frame || !o)) { /* of what iterations call, or of the compiler */
         uintptr_t low, high;
-        object_gap(address, &low, &high);
+        find_object_or_gap(address, &low, &high);
         uintptr_t frame = address < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
-        set_interval(site, low > frame ? low : frame,
-                     address < here.frame && !o && here.frame < high ? here.frame : high);
-        set_mode(site, FREE, 0);
+        set_site_interval(site, low > frame ? low : frame,
+                          address < here.frame && !o && here.frame < high ? here.frame : high);
+        set_judging_mode(site, FREE, 0);
     } else if (o && o->distributed && o->tasks && weft_task.in_task && o->tasks == weft_task.tasks &&
                o->task != weft_task.task) {
-        set_fault(site, detail, "remote-access", "task");
+        mark_site_faulty(site, detail, "remote-access", "task");
     } else if (o && o->distributed) {
         open_distributed_site(site, detail, o, address, size, is_write);
-    } else if (o && here.what == LOOP && is_consistent(o)) {
+    } else if (o && here.what == LOOP && is_in_consistent_clause(o)) {
         open_consistent_site(site, detail, o, address, size, is_write);
     } else if (o && o->array && here.what == LOOP && open_across_site(site, detail, o, address, size)) {
         return;
     } else {
-        set_interval(site, o ? o->low : address, o ? o->high : address + size);
+        set_site_interval(site, o ? o->low : address, o ? o->high : address + size);
         if (here.what == OWNED) {
-            set_mode(site, HOST, now.cur);
+            set_judging_mode(site, HOST, now.cur);
             return;
         }
         bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
-        set_mode(site, shared ? SHARED : REPLICATED, now.base);
+        set_judging_mode(site, shared ? SHARED : REPLICATED, now.base);
         if (shared && is_read_only_so_far(o ? o->low : address, is_write)) {
             site->track = 0;
             site->least = 0;
@@ -548,7 +553,7 @@ static void open_site_in_construct(struct site *site, struct detail *detail, uin
 }
 
 /* Have reads of what was written before `stamp` judged one by one, since another copy may be newer. */
-static void judge_older_than(struct site *site, stamp_t stamp) {
+static void require_judging_of_older_values(struct site *site, stamp_t stamp) {
     site->since = stamp;
     if (site->track) return;
     stamp_t newest = site->least + site->limit;
@@ -563,7 +568,7 @@ static void judge_older_than(struct site *site, stamp_t stamp) {
 
 /* Note which copy of an object an access uses, the host's or the device's (regions), and have reads judged that may
  * find an old copy. */
-static void note_copy_use(struct site *site, struct object *object, bool is_write) {
+static void note_host_or_device_use(struct site *site, struct object *object, bool is_write) {
     if (!object || site->mode == BAD) return;
     if (weft_in_region) {
         if (!object->array && !object->direction && !is_write) /* a scalar that is only read is passed by value */
@@ -573,18 +578,18 @@ static void note_copy_use(struct site *site, struct object *object, bool is_writ
         else if (object->host_wrote > object->actual_at || object->direction == WEFT_OUT ||
                  object->direction == WEFT_LOCAL || object->local_to ||
                  (object->device_wrote > object->got_at && object->actual_at > object->device_wrote))
-            judge_older_than(site, region_start());
+            require_judging_of_older_values(site, region_start());
         if (is_write && object->direction == WEFT_IN) site->closed = true;
     } else if (object->on_device) {
         if (is_write) object->host_wrote = now.cur;
-        else if (object->device_wrote > object->got_at) judge_older_than(site, region_end_stamp());
+        else if (object->device_wrote > object->got_at) require_judging_of_older_values(site, region_end_stamp());
     }
 }
 
 /* Return whether the REMOTE_ACCESS directive of the running statement names the element at an address. */
 static bool is_named_remote(const struct object *object, uintptr_t address) {
     int64_t at[WEFT_MAX_RANK];
-    element_index_at(object, address, at);
+    compute_element_index(object, address, at);
     for (int i = 0; i < here.remote_count; i++) {
         bool all = here.remotes[i].object == object;
         for (int k = 0; all && k < here.remotes[i].rank; k++)
@@ -594,34 +599,35 @@ static bool is_named_remote(const struct object *object, uintptr_t address) {
     return false;
 }
 
-/* Open the site of an access in sequential code: remote elements of distributed arrays need a REMOTE_ACCESS
- * directive. */
+/* Open the site (what one place in the code may access) of an access in sequential code: remote elements of distributed
+ * arrays need a REMOTE_ACCESS directive. */
 static void open_site_in_sequential_code(struct site *site, struct detail *detail, uintptr_t address, bool is_write) {
     struct object *o = site->object;
     if (o) {
-        set_interval(site, o->low, o->high);
+        set_site_interval(site, o->low, o->high);
     } else {
         uintptr_t low, high;
-        object_gap(address, &low, &high);
-        set_interval(site, low, high);
+        find_object_or_gap(address, &low, &high);
+        set_site_interval(site, low, high);
     }
-    set_mode(site, HOST, now.cur);
+    set_judging_mode(site, HOST, now.cur);
     if ((here.what == TASKS || weft_task.in_task) && !o && is_on_stack(address)) { /* of the compiler, between tasks */
-        set_mode(site, FREE, 0);
+        set_judging_mode(site, FREE, 0);
         return;
     }
-    if (!o || !o->distributed || here.what == TASKS || weft_io || is_replicated(o)) return;
+    if (!o || !o->distributed || here.what == TASKS || weft_io || is_on_every_processor(o)) return;
     detail->steady = here.remote_count == 0;
     bool remote = here.remote_count && is_named_remote(o, address);
     if (here.remote_count) site->closed = true;
-    if (remote && is_write) set_fault(site, detail, "remote-access", "buffer-write");
-    else if (weft_sequential_checked && !remote && !is_write) set_fault(site, detail, "remote-access", "sequential");
+    if (remote && is_write) mark_site_faulty(site, detail, "remote-access", "buffer-write");
+    else if (weft_sequential_checked && !remote && !is_write)
+        mark_site_faulty(site, detail, "remote-access", "sequential");
 }
 
 /* Move a site's interval to the access if that lies some periods further in a dimension that no loop index follows.
  * Return whether it covers the access now. */
-bool site_move_to(struct site *site, uintptr_t address, size_t size) {
-    if (site->home == &weft_nowhere) return block_site_restore(site, address, size);
+bool move_site_to_access(struct site *site, uintptr_t address, size_t size) {
+    if (site->home == &weft_nowhere) return restore_laid_aside_site(site, address, size);
     if (!site->period) return false;
     uintptr_t from = address - *site->home - site->low;
     if ((intptr_t)from < 0) from += site->total;
@@ -629,8 +635,8 @@ bool site_move_to(struct site *site, uintptr_t address, size_t size) {
     if (from >= site->total || over + size > site->length) return false;
     const struct object *o = site->object;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
-    element_index_at(o, *site->home + site->low, before);
-    element_index_at(o, address - over, after);
+    compute_element_index(o, *site->home + site->low, before);
+    compute_element_index(o, address - over, after);
     int moved = 0; /* only the one free dimension may have changed */
     for (int k = 0; k < o->rank; k++) moved += before[k] != after[k] && (uintptr_t)o->stride[k] != site->period;
     if (moved || is_outside_bounds(o, after)) return false;
@@ -641,22 +647,22 @@ bool site_move_to(struct site *site, uintptr_t address, size_t size) {
 
 /* Open a site at its first access: find out what this place of the program may access in the construct without being
  * judged, and which fault (`site_verdict`) all its accesses have, if any. */
-void site_open_for_access(struct site *site, struct detail *site_verdict, uintptr_t address, size_t size, bool is_write,
+void open_site_for_access(struct site *site, struct detail *site_verdict, uintptr_t address, size_t size, bool is_write,
                           uintptr_t pc) {
     struct site *next = site->next;
     weft_sites_changed += site->key != 0;
-    block_site_lay_aside(site);
+    lay_site_aside(site);
     *site = (struct site){
         .write = is_write, .size = (unsigned char)size, .place = pc, .next = next, .context = weft_context};
     site->object = find_object_at(address);
-    if (!site->object && !is_on_stack(address)) site->object = block_object(address, size);
+    if (!site->object && !is_on_stack(address)) site->object = make_object_of_heap_block(address, size);
     else if (site->object && !site->object->array && site->object->data == 0) /* a long block without a name */
         block_set_plain_shape(site->object, size);
     site->home = &weft_nowhere;
-    if (here.what != SEQUENTIAL) count_place(pc);
+    if (here.what != SEQUENTIAL) count_examined_place(pc);
     if (here.started || here.what == OWNED) open_site_in_construct(site, site_verdict, address, size, is_write);
     else open_site_in_sequential_code(site, site_verdict, address, is_write);
-    note_copy_use(site, site->object, is_write);
+    note_host_or_device_use(site, site->object, is_write);
     uintptr_t length = site->length;
     site->closed |= length < size;
     if (weft_parts_under_way && site->object) site->closed |= is_copy_pending_in(site->object->low, site->object->high);
@@ -674,6 +680,6 @@ void site_open_for_access(struct site *site, struct detail *site_verdict, uintpt
         site->key = pc;
         site->changed = ++weft_sites_changed;
         add_open_site(site);
-        if (here.what == OWNED && site->mode != HOST) owned_note_called_site(site);
+        if (here.what == OWNED && site->mode != HOST) note_site_in_called_function(site);
     }
 }

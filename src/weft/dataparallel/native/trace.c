@@ -77,23 +77,23 @@ static bool read_names_file(const char *path) {
     return file != NULL;
 }
 
-/* Tell a variable's name and type that are known only while the program runs. */
-void weft_check_named(int variable_id, const char *name, int type) {
+/* Keep a variable's name and type that are known only while the program runs. */
+void weft_check_name_variable(int variable_id, const char *name, int type) {
     if (variable_id <= 0 || variable_id >= MOST_IDS) return;
     free(variables[variable_id]);
     variables[variable_id] = strdup(name);
     types[variable_id] = type;
 }
 
-void weft_check_looped(int construct_id, char *told) {
+void weft_check_describe_loop(int construct_id, char *told) {
     if (construct_id > 0 && construct_id < MOST_IDS) parse_loop_line(construct_id, told);
 }
 
-/* Tell the file and line of a place that are known only while the program runs. */
-void weft_check_placed(int site, const char *file, int line) {
-    if (site <= 0 || site >= MOST_IDS) return;
-    sites[site].file = strdup(file);
-    sites[site].line = line;
+/* Keep the file and line of a place that are known only while the program runs. */
+void weft_check_describe_place(int site_id, const char *file, int line) {
+    if (site_id <= 0 || site_id >= MOST_IDS) return;
+    sites[site_id].file = strdup(file);
+    sites[site_id].line = line;
 }
 
 static const char *name_of(int variable_id) {
@@ -133,7 +133,7 @@ static void open_all_values(const char *folder, int processor_count, bool has_di
     free(before);
     unsetenv("PMI_SIZE"), unsetenv("WEFT_INTERNAL_VALUES");
     snprintf(names, sizeof names, "%s/names", folder);
-    if (good && read_names_file(names)) turns_enable(processor_count, has_directives);
+    if (good && read_names_file(names)) enable_tracing(processor_count, has_directives);
     else fprintf(stderr, "weft: the values of the program cannot be kept in %s\n", folder);
 }
 
@@ -210,7 +210,7 @@ void trace_reduction(int processor, const struct reduction *reduction, double ma
 
 /* --- loops and what happens in them --- */
 
-/* Tell each processor's values that the running loop begins, with the number of its instance. */
+/* Tell the values' library of each processor that the running loop begins, with the number of its instance. */
 void trace_loop_begins(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && p < processors; p++) {
@@ -219,21 +219,21 @@ void trace_loop_begins(int processors) {
     }
 }
 
-/* Tell each processor's values that the loop's iterations are over: what comes now stands behind them. */
+/* Tell the values' library of each processor that the loop's iterations are over: what comes now stands behind them. */
 void trace_iterations_end(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && l->indices[0] && p < processors; p++)
         kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->indices[0], l->file, (uint32_t)l->line, ""));
 }
 
-/* Tell each processor's values that the loop has ended. */
+/* Tell the values' library of each processor that the loop has ended. */
 void trace_loop_ends(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && p < processors; p++)
         kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->name, l->file, (uint32_t)l->line, ""));
 }
 
-/* Tell a processor's values that it begins an iteration: only the indices that changed. */
+/* Tell a processor's values' library that it begins an iteration: only the indices that changed. */
 static void trace_iteration(int processor, const struct turn_event_record *event, const struct loop *loop) {
     struct weft_entries *to = kept[processor];
     bool changed = !entered[processor];
@@ -248,7 +248,7 @@ static void trace_iteration(int processor, const struct turn_event_record *event
 
 /* Return the number of an access's place in a processor's values; its line is looked up when the program has ended.
  * Kept in a cache. */
-static uint32_t find_access_place(int processor, const struct turn_event_record *event, const struct object *object,
+static uint32_t find_place_number(int processor, const struct turn_event_record *event, const struct object *object,
                                   const struct loop *loop) {
     uint64_t h =
         (event->place * 0x9E3779B97F4A7C15u) ^ (uint64_t)processor * 31 ^ (uint64_t)object->data * 131 ^ event->what;
@@ -280,11 +280,11 @@ static void trace_access(int processor, const struct turn_event_record *event, c
     struct weft_array array;
     int64_t index[WEFT_MAX_RANK];
     if (!o || !name_of(o->data)) return;
-    element_index_at(o, event->at, index);
+    compute_element_index(o, event->at, index);
     for (int k = 0; k < o->rank; k++) index[k] -= o->lower[k];
     if (!describe_array_part(&array, o, event->bytes, index, one)) return;
     array.order |= event->what == TURN_READ ? WEFT_READ : WEFT_WRITTEN;
-    kept[processor]->probe(find_access_place(processor, event, o, loop), &array);
+    kept[processor]->probe(find_place_number(processor, event, o, loop), &array);
 }
 
 /* Keep what a processor did in the running loop: an iteration that it began, or an access. */

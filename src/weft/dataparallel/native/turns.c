@@ -47,7 +47,7 @@ static struct {
 static void *starts, *parts[MOST_PROCESSORS]; /* reductions before the loop, and what each processor has left */
 
 /* Switch tracing on, with so many processors. Without directives the program runs as it is, as one processor. */
-void turns_enable(int processor_count, bool has_directives) {
+void enable_tracing(int processor_count, bool has_directives) {
     processors = processor_count;
     directed = has_directives;
     weft_traced = true;
@@ -72,7 +72,7 @@ static size_t results_used, results_room;
 void turns_shared(int (*of)(void)) { whose = of; }
 
 /* Register a processor's own slot of a reduction in shared memory for the next loop. */
-void turns_add_slot(int processor, char *memory, size_t bytes) {
+void add_reduction_slot(int processor, char *memory, size_t bytes) {
     if (!weft_traced || slot_count == (int)(sizeof slots / sizeof *slots)) return;
     slots[slot_count].processor = processor;
     slots[slot_count].part.at = memory;
@@ -80,7 +80,7 @@ void turns_add_slot(int processor, char *memory, size_t bytes) {
 }
 
 /* Note that the processor wrote to shared memory, for collect_stores. */
-static void note_store(uintptr_t address, size_t bytes) {
+static void note_shared_store(uintptr_t address, size_t bytes) {
     if (store_count && stores[store_count - 1].at == (char *)address && stores[store_count - 1].bytes == bytes) return;
     GROW(stores, store_count, store_room, 4096);
     stores[store_count].at = (char *)address;
@@ -88,15 +88,15 @@ static void note_store(uintptr_t address, size_t bytes) {
 }
 
 /* Append bytes to the results of processors that have had their turn. */
-static void add_result(const void *values, size_t bytes) {
+static void append_result_bytes(const void *values, size_t bytes) {
     while (results_used + bytes > results_room) GROW(results, results_room, results_room, 1 << 16);
     memcpy(results + results_used, values, bytes);
     results_used += bytes;
 }
 
 static void add_stored_value(const struct stored *stored) {
-    add_result(stored, sizeof *stored);
-    add_result(stored->at, stored->bytes);
+    append_result_bytes(stored, sizeof *stored);
+    append_result_bytes(stored->at, stored->bytes);
 }
 
 /* Append all values that a processor stored, and its reduction slots, to the results. */
@@ -108,7 +108,7 @@ static void collect_stores(int processor) {
 }
 
 /* Write the results of all processors to the shared memory, now that all have had their turn. */
-static void apply_results(void) {
+static void write_results_to_memory(void) {
     for (size_t at = 0; at < results_used;) {
         struct stored one;
         memcpy(&one, results + at, sizeof one);
@@ -125,7 +125,7 @@ static struct turn_event_record buffer[RECORDS];
 static size_t buffered;
 
 /* Write bytes to the pipe; end the process (a forked processor) if that fails. */
-static void write_all(const void *bytes, size_t byte_count) {
+static void write_to_pipe(const void *bytes, size_t byte_count) {
     for (const char *from = bytes; byte_count;) {
         ssize_t some = write(channel, from, byte_count);
         if (some < 0 && errno == EINTR) continue;
@@ -136,12 +136,12 @@ static void write_all(const void *bytes, size_t byte_count) {
 }
 
 static void flush_events(void) {
-    write_all(buffer, buffered * sizeof *buffer);
+    write_to_pipe(buffer, buffered * sizeof *buffer);
     buffered = 0;
 }
 
 /* Read bytes from the pipe. Return false at its end or on an error. */
-static bool read_all(void *bytes, size_t byte_count) {
+static bool read_from_pipe(void *bytes, size_t byte_count) {
     for (char *to = bytes; byte_count;) {
         ssize_t some = read(channel, to, byte_count);
         if (some < 0 && errno == EINTR) continue;
@@ -183,7 +183,7 @@ static bool is_floating_sum(const struct reduction *reduction) {
 }
 
 /* End the processor's iteration: send its writes and sum up what it added to reductions. */
-static void close_iteration(void) {
+static void end_traced_iteration(void) {
     if (!open) return;
     open = false;
     send_pending_accesses();
@@ -197,31 +197,31 @@ static void close_iteration(void) {
 
 /* In the copy that looks for the loop's direction: note in which direction each index first moves, and when all have,
  * send the directions and exit. */
-static void note_directions(int rank, const int64_t index[]) {
+static void note_loop_directions(int dimension_count, const int64_t index[]) {
     static int64_t last[WEFT_MAX_RANK];
     static bool seen;
     bool all = seen;
-    for (int k = 0; k < rank; k++) {
+    for (int k = 0; k < dimension_count; k++) {
         if (seen && !direction[k] && index[k] != last[k]) direction[k] = index[k] > last[k] ? 1 : -1;
         last[k] = index[k];
         all &= direction[k] != 0;
     }
     seen = true;
     if (!all) return;
-    write_all(direction, sizeof direction);
+    write_to_pipe(direction, sizeof direction);
     _exit(0);
 }
 
 /* Begin an iteration of a traced loop. Return true if it is another processor's and must be passed over. */
-bool turns_enter_iteration(int rank, const int64_t index[]) {
-    close_iteration();
-    if (finding) note_directions(rank, index);
+bool enter_traced_iteration(int dimension_count, const int64_t index[]) {
+    end_traced_iteration();
+    if (finding) note_loop_directions(dimension_count, index);
     if (finding || (turning && (whose ? whose() % processors != me : !is_own_iteration(index)))) return true;
     open = true;
     for (int i = 0; i < here.reduction_count; i++)
         if (is_floating_sum(&here.reductions[i])) sums[i].last = reduction_value(&here.reductions[i]);
-    struct turn_event_record e = {.what = TURN_ITERATION, .n = (uint32_t)rank};
-    memcpy(e.index, index, sizeof *index * (size_t)rank);
+    struct turn_event_record e = {.what = TURN_ITERATION, .n = (uint32_t)dimension_count};
+    memcpy(e.index, index, sizeof *index * (size_t)dimension_count);
     send_event(&e);
     return false;
 }
@@ -249,13 +249,13 @@ static bool is_untraced_variable(uintptr_t address) {
 
 /* Trace an access in a loop, element by element, if such accesses are wanted. Writes are sent when the iteration has
  * ended. */
-void turns_trace_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
+void trace_program_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
     if (!running || finding) return;
     struct object *o = find_object_at(address);
     if (!o || !o->element) return;
     bool wanted = whose ? o->array : is_distributed_in_memory(o);
     if (is_write && wanted) note_written_array(o);
-    if (is_write && whose && turning && open) note_store(address, size);
+    if (is_write && whose && turning && open) note_shared_store(address, size);
     if (!open || weft_access_level < (is_write ? 1 : 2) || (is_write && !wanted) || is_untraced_variable(address))
         return;
     for (uintptr_t end = address + size; address < end; address += o->element) {
@@ -307,11 +307,11 @@ static void wait_for_processor(void) {
 
 /* Find out by a forked copy in which direction each index of an ACROSS loop runs, since values pass from processor to
  * processor that way. Return true in the copy. */
-static bool find_directions(void) {
+static bool find_loop_directions(void) {
     memset(direction, 0, sizeof direction);
     if (here.across_count) {
         if (fork_processor(true)) return true;
-        if (!read_all(direction, sizeof direction)) memset(direction, 0, sizeof direction);
+        if (!read_from_pipe(direction, sizeof direction)) memset(direction, 0, sizeof direction);
         wait_for_processor();
     }
     for (int k = 0; k < WEFT_MAX_RANK; k++) direction[k] = direction[k] < 0 ? -1 : 1;
@@ -319,14 +319,14 @@ static bool find_directions(void) {
 }
 
 /* Return whether one processor has its turn before another, in the loop's direction. */
-static bool comes_before(int first, int second) {
-    int one[WEFT_MAX_RANK], two[WEFT_MAX_RANK], sign[WEFT_MAX_RANK], axes = grid_coordinates(first, one);
-    grid_coordinates(second, two);
+static bool processor_comes_before(int first_processor, int second_processor) {
+    int one[WEFT_MAX_RANK], two[WEFT_MAX_RANK], sign[WEFT_MAX_RANK], axes = find_grid_coordinates(first_processor, one);
+    find_grid_coordinates(second_processor, two);
     for (int k = 0; k < axes; k++) sign[k] = 1;
     for (int d = 0; d < here.on->rank; d++) {
         const struct term *t = &here.at[d];
-        if (grid_axis(here.on, d) >= 0 && t->axis >= 0)
-            sign[grid_axis(here.on, d)] = direction[t->axis] * (t->coefficient < 0 ? -1 : 1);
+        if (find_grid_axis(here.on, d) >= 0 && t->axis >= 0)
+            sign[find_grid_axis(here.on, d)] = direction[t->axis] * (t->coefficient < 0 ? -1 : 1);
     }
     for (int k = 0; k < axes; k++)
         if (one[k] != two[k]) return (one[k] < two[k]) == (sign[k] > 0);
@@ -337,31 +337,31 @@ static bool comes_before(int first, int second) {
 static void sort_processors(void) {
     for (int n = 0; n < processors; n++) {
         int at = n;
-        for (; at > 0 && comes_before(n, order[at - 1]); at--) order[at] = order[at - 1];
+        for (; at > 0 && processor_comes_before(n, order[at - 1]); at--) order[at] = order[at - 1];
         order[at] = n;
     }
 }
 
 static void receive_run(void *is_good, char *memory, size_t bytes) {
     bool *good = is_good;
-    *good = *good && read_all(memory, bytes);
+    *good = *good && read_from_pipe(memory, bytes);
 }
 
 static void send_run(void *unused, char *memory, size_t bytes) {
     (void)unused;
-    write_all(memory, bytes);
+    write_to_pipe(memory, bytes);
 }
 
 /* End a forked processor of shared memory: send which arrays it wrote and all values that it stored, then exit. */
 static void send_shared_memory(void) {
     send_event(&(struct turn_event_record){.what = TURN_ENDS});
     flush_events();
-    write_all(&written_count, sizeof written_count);
-    write_all(written, sizeof *written * (size_t)written_count);
+    write_to_pipe(&written_count, sizeof written_count);
+    write_to_pipe(written, sizeof *written * (size_t)written_count);
     results_used = 0;
     collect_stores(me);
-    write_all(&results_used, sizeof results_used);
-    write_all(results, results_used);
+    write_to_pipe(&results_used, sizeof results_used);
+    write_to_pipe(results, results_used);
     _exit(0);
 }
 
@@ -370,28 +370,29 @@ static void receive_shared_memory(void) {
     struct object *of[MOST_WRITTEN];
     int n = 0;
     size_t bytes = 0;
-    bool good = read_all(&n, sizeof n) && read_all(of, sizeof *of * (size_t)n) && read_all(&bytes, sizeof bytes);
+    bool good = read_from_pipe(&n, sizeof n) && read_from_pipe(of, sizeof *of * (size_t)n) &&
+                read_from_pipe(&bytes, sizeof bytes);
     for (int i = 0; good && i < n; i++) note_written_array(of[i]);
     char *part = good ? malloc(bytes + 1) : NULL;
-    if (part && read_all(part, bytes)) add_result(part, bytes);
+    if (part && read_from_pipe(part, bytes)) append_result_bytes(part, bytes);
     free(part);
 }
 
 /* End a forked processor: send the arrays that it wrote, its own elements of them and its part of each reduction, then
  * exit. */
 static void send_own_elements(void) {
-    size_t bytes = reductions_bytes();
+    size_t bytes = count_reduction_bytes();
     char *part = malloc(bytes + 1);
     if (!part) _exit(1);
     send_event(&(struct turn_event_record){.what = TURN_ENDS});
     flush_events();
-    write_all(&written_count, sizeof written_count);
-    write_all(written, sizeof *written * (size_t)written_count);
+    write_to_pipe(&written_count, sizeof written_count);
+    write_to_pipe(written, sizeof *written * (size_t)written_count);
     for (int i = 0; i < written_count; i++)
-        visit_share_runs(written[i], find_share(written[i], me), true, send_run, NULL);
-    reductions_copy_out(part);
-    write_all(part, bytes);
-    write_all(sums, sizeof *sums * (size_t)here.reduction_count);
+        visit_runs_of_elements(written[i], find_share(written[i], me), true, send_run, NULL);
+    copy_reductions_to(part);
+    write_to_pipe(part, bytes);
+    write_to_pipe(sums, sizeof *sums * (size_t)here.reduction_count);
     _exit(0);
 }
 
@@ -400,16 +401,16 @@ static void send_own_elements(void) {
 static bool receive_own_elements(void) {
     struct object *of[MOST_WRITTEN];
     int n = 0;
-    bool good = read_all(&n, sizeof n) && read_all(of, sizeof *of * (size_t)n);
+    bool good = read_from_pipe(&n, sizeof n) && read_from_pipe(of, sizeof *of * (size_t)n);
     for (int i = 0; good && i < n; i++) {
         note_written_array(of[i]);
-        visit_share_runs(of[i], find_share(of[i], me), true, receive_run, &good);
+        visit_runs_of_elements(of[i], find_share(of[i], me), true, receive_run, &good);
     }
-    good = good && read_all(parts[me], reductions_bytes());
+    good = good && read_from_pipe(parts[me], count_reduction_bytes());
     for (int i = 0; good && i < here.reduction_count; i++) {
         double magnitude = sums[i].magnitude;
         int64_t terms = sums[i].terms;
-        good = read_all(&sums[i], sizeof *sums);
+        good = read_from_pipe(&sums[i], sizeof *sums);
         sums[i].magnitude += magnitude;
         sums[i].terms += terms;
     }
@@ -417,9 +418,9 @@ static bool receive_own_elements(void) {
 }
 
 /* Receive all events of a forked processor, then what it leaves in memory. */
-static void receive_turn(void) {
+static void receive_results_of_turn(void) {
     struct turn_event_record e;
-    while (read_all(&e, sizeof e)) {
+    while (read_from_pipe(&e, sizeof e)) {
         if (e.what == TURN_ENDS) {
             whose ? receive_shared_memory() : (void)receive_own_elements();
             return;
@@ -433,8 +434,8 @@ static void receive_turn(void) {
 static void begin_turn(int processor) {
     me = processor;
     if (whose) return;
-    views_install(me, direction);
-    reductions_set_neutral();
+    show_view_of_processor(me, direction);
+    set_reductions_to_neutral();
     compute_own_iterations(me);
 }
 
@@ -447,7 +448,7 @@ static bool run_processors_in_turn(void) {
             begin_turn(me);
             return true;
         }
-        receive_turn();
+        receive_results_of_turn();
         wait_for_processor();
     }
     begin_turn(order[processors - 1]);
@@ -455,20 +456,20 @@ static bool run_processors_in_turn(void) {
 }
 
 /* Save the reductions' values before the loop, and prepare a neutral part for each processor. */
-static void save_reduction_starts(void) {
-    size_t bytes = reductions_bytes();
+static void save_reductions_before_loop(void) {
+    size_t bytes = count_reduction_bytes();
     starts = malloc(bytes + 1);
     for (int p = 0; p < processors; p++) parts[p] = malloc(bytes + 1);
     if (!starts || !parts[processors - 1]) abort();
-    reductions_copy_out(starts);
-    reductions_set_neutral();
-    for (int p = 0; p < processors; p++) reductions_copy_out(parts[p]);
-    reductions_copy_in(starts);
+    copy_reductions_to(starts);
+    set_reductions_to_neutral();
+    for (int p = 0; p < processors; p++) copy_reductions_to(parts[p]);
+    copy_reductions_from(starts);
 }
 
 /* Start a traced loop: if its iterations are distributed, run it on all processors in turn, each but the last in a
  * forked copy. */
-void turns_start_loop(void) {
+void start_traced_loop(void) {
     running = true;
     open = false;
     pending_count = written_count = 0;
@@ -480,9 +481,9 @@ void turns_start_loop(void) {
     if (whose) {
         for (int p = 0; p < processors; p++) order[p] = p;
     } else {
-        views_save_before_loop();
-        save_reduction_starts();
-        if (find_directions()) return;
+        save_arrays_before_across_loop();
+        save_reductions_before_loop();
+        if (find_loop_directions()) return;
         sort_processors();
     }
     run_processors_in_turn();
@@ -491,11 +492,11 @@ void turns_start_loop(void) {
 /* --- the end of a loop --- */
 
 /* Combine all processors' parts of the reductions, in the order of their turns, and show all elements again. */
-static void combine_reductions(void) {
-    reductions_copy_out(parts[me]);
-    for (int n = 0; n < processors; n++) reductions_combine(starts, parts[order[n]]);
-    reductions_copy_in(starts);
-    views_restore(me);
+static void combine_reductions_of_processors(void) {
+    copy_reductions_to(parts[me]);
+    for (int n = 0; n < processors; n++) combine_reduction_buffers(starts, parts[order[n]]);
+    copy_reductions_from(starts);
+    undo_view_of_processor(me);
     free(starts);
     for (int p = 0; p < processors; p++) free(parts[p]);
 }
@@ -516,11 +517,11 @@ static void trace_written_array(struct object *object) {
 
 /* End a traced loop: a forked processor sends what it leaves and exits; the process itself joins all results and keeps
  * the values. */
-void turns_end_loop(void) {
+void end_traced_loop(void) {
     if (!running) return;
-    close_iteration();
+    end_traced_iteration();
     if (finding) {
-        write_all(direction, sizeof direction);
+        write_to_pipe(direction, sizeof direction);
         _exit(0);
     }
     if (child && whose) send_shared_memory();
@@ -528,9 +529,9 @@ void turns_end_loop(void) {
     trace_iterations_end(turning ? processors : 1);
     if (turning && whose) {
         collect_stores(me);
-        apply_results();
+        write_results_to_memory();
     } else if (turning) {
-        combine_reductions();
+        combine_reductions_of_processors();
     }
     slot_count = 0;
     for (int i = 0; i < written_count; i++) trace_written_array(written[i]);

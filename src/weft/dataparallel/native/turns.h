@@ -45,17 +45,17 @@ void trace_report_death(int processor, int signal);
 
 /* --- turns.c: who runs what --- */
 extern bool weft_traced; /* values are kept, no access is judged */
-void turns_start_loop(void);
-bool turns_enter_iteration(int rank, const int64_t index[]); /* true: it is another processor's */
-void turns_trace_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc);
+void start_traced_loop(void);
+bool enter_traced_iteration(int dimension_count, const int64_t index[]); /* true: it is another processor's */
+void trace_program_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc);
 void turns_renewed(struct object *object);
-void turns_end_loop(void);
-void turns_enable(int processors, bool has_directives);
+void end_traced_loop(void);
+void enable_tracing(int processors, bool has_directives);
 
 /* Numba's loops: all memory is shared, an iteration's processor is its virtual thread, and each thread has a slot of its
  * own for each reduction. */
 void turns_shared(int (*whose)(void));
-void turns_add_slot(int processor, char *memory, size_t bytes);
+void add_reduction_slot(int processor, char *memory, size_t bytes);
 
 /* --- shares.c: whose elements are whose --- */
 struct share {
@@ -68,21 +68,21 @@ void compute_own_iterations(int processor);
 bool is_own_iteration(const int64_t index[]);
 bool is_distributed_in_memory(const struct object *object); /* whether it is distributed, and has memory */
 typedef void run_of(void *with, char *at, size_t bytes);
-void visit_share_runs(const struct object *object, const struct share *share, bool is_owned, run_of *visit,
-                      void *context);
+void visit_runs_of_elements(const struct object *object, const struct share *share, bool is_owned, run_of *visit,
+                            void *context);
 
 /* --- views.c: what a processor sees of others --- */
 void views_renew(struct object *object);
-void views_save_before_loop(void);
-void views_install(int processor, const int direction[]);
-void views_restore(int processor);
+void save_arrays_before_across_loop(void);
+void show_view_of_processor(int processor, const int direction[]);
+void undo_view_of_processor(int processor);
 
 /* --- reductions.c: of processors in turn --- */
-size_t reductions_bytes(void);
-void reductions_set_neutral(void);
-void reductions_copy_out(void *buffer);
-void reductions_copy_in(const void *buffer);
-void reductions_combine(void *into, const void *part);
+size_t count_reduction_bytes(void);
+void set_reductions_to_neutral(void);
+void copy_reductions_to(void *buffer);
+void copy_reductions_from(const void *buffer);
+void combine_reduction_buffers(void *into, const void *part);
 double reduction_value(const struct reduction *reduction);
 void become_silent(int kept_descriptor);
 

@@ -25,15 +25,15 @@ static size_t room;
 int weft_parts_under_way;
 
 /* Return whether an asynchronous copy's part (strided in each dimension) contains an address. */
-static bool part_contains(const struct part *p, uintptr_t address) {
-    if (address < p->low || address >= p->high) return false;
-    uintptr_t rest = address - p->low;
-    for (int d = 0; d < p->rank; d++) {
-        int64_t k = p->stride[d] ? (int64_t)rest / p->stride[d] : 0;
-        k = k < p->count[d] ? k : p->count[d] - 1;
-        rest -= (uintptr_t)(k * p->stride[d]);
+static bool is_in_copied_part(const struct part *part, uintptr_t address) {
+    if (address < part->low || address >= part->high) return false;
+    uintptr_t rest = address - part->low;
+    for (int d = 0; d < part->rank; d++) {
+        int64_t k = part->stride[d] ? (int64_t)rest / part->stride[d] : 0;
+        k = k < part->count[d] ? k : part->count[d] - 1;
+        rest -= (uintptr_t)(k * part->stride[d]);
     }
-    return rest < p->element;
+    return rest < part->element;
 }
 
 /* Return whether an asynchronous copy that has not completed touches [low, high), so that accesses there have to be
@@ -47,7 +47,7 @@ bool is_copy_pending_in(uintptr_t low, uintptr_t high) {
 /* Return why an access is wrong while a copy has not completed ("source", "written" or "read"); NULL if it is right. */
 const char *find_pending_copy_fault(uintptr_t address, bool is_write) {
     for (int i = 0; i < weft_parts_under_way; i++)
-        if ((is_write || parts[i].written) && part_contains(&parts[i], address))
+        if ((is_write || parts[i].written) && is_in_copied_part(&parts[i], address))
             return !parts[i].written ? "source" : is_write ? "written" : "read";
     return NULL;
 }
@@ -59,9 +59,9 @@ void forget_pending_copies_in(uintptr_t low, uintptr_t high) {
 }
 
 /* Return whether a group of asynchronous copies has been started and not been waited for. */
-static bool is_group_pending(int group) {
+static bool is_group_pending(int group_id) {
     for (int i = 0; i < weft_parts_under_way; i++)
-        if (parts[i].group == group) return true;
+        if (parts[i].group == group_id) return true;
     return false;
 }
 
@@ -72,30 +72,30 @@ static struct part *allocate_part(void) {
 }
 
 /* Handle ASYNCHRONOUS: copies of a group begin. Reports a group that has not been waited for. */
-void weft_check_copy_start(int construct_id, int group) {
+void weft_check_copy_start(int construct_id, int group_id) {
     if (now.off) return;
     advance_time();
     count_run(construct_id);
-    if (is_group_pending(group)) findings_report_directive("copy-twice", construct_id, group);
+    if (is_group_pending(group_id)) report_misplaced_directive("copy-twice", construct_id, group_id);
     *allocate_part() =
-        (struct part){.group = group, .construct = construct_id}; /* it waits for something, be it of no size */
+        (struct part){.group = group_id, .construct = construct_id}; /* it waits for something, be it of no size */
     weft_parts_under_way++;
 }
 
 /* Add what a copy of the group reads or writes (`written`): count[d] elements, stride[d] bytes apart, in each
  * dimension. */
-void weft_check_copy_part(int construct_id, int group, int written, const void *base, size_t element, int rank,
-                          const int64_t count[], const int64_t stride[]) {
-    if (now.off || !base || rank > WEFT_MAX_RANK) return;
+void weft_check_copy_part(int construct_id, int group_id, int written, const void *base, size_t element,
+                          int dimension_count, const int64_t count[], const int64_t stride[]) {
+    if (now.off || !base || dimension_count > WEFT_MAX_RANK) return;
     struct part *p = allocate_part();
-    *p = (struct part){.group = group,
+    *p = (struct part){.group = group_id,
                        .construct = construct_id,
                        .written = written,
                        .low = (uintptr_t)base,
                        .element = element,
-                       .rank = rank};
+                       .rank = dimension_count};
     uintptr_t across = element;
-    for (int d = 0; d < rank; d++) {
+    for (int d = 0; d < dimension_count; d++) {
         if (count[d] < 1) return; /* nothing is copied */
         int64_t width = stride[d] < 0 ? -stride[d] : stride[d];
         if (stride[d] < 0) p->low -= (uintptr_t)(width * (count[d] - 1));
@@ -114,14 +114,14 @@ void weft_check_copy_part(int construct_id, int group, int written, const void *
 }
 
 /* Handle ASYNCWAIT: the copies of a group have completed. Reports a group that was not started. */
-void weft_check_copy_wait(int construct_id, int group) {
+void weft_check_copy_wait(int construct_id, int group_id) {
     if (now.off) return;
     advance_time();
     count_run(construct_id);
-    if (!is_group_pending(group)) findings_report_directive("copy-wait", construct_id, group);
+    if (!is_group_pending(group_id)) report_misplaced_directive("copy-wait", construct_id, group_id);
     int kept = 0;
     for (int i = 0; i < weft_parts_under_way; i++)
-        if (parts[i].group != group) parts[kept++] = parts[i];
+        if (parts[i].group != group_id) parts[kept++] = parts[i];
     weft_parts_under_way = kept;
     forget_sites();
 }
@@ -130,5 +130,5 @@ void weft_check_copy_wait(int construct_id, int group) {
 void report_unfinished_copies(void) {
     for (int i = 0; i < weft_parts_under_way; i++)
         if (i == 0 || parts[i].construct != parts[i - 1].construct)
-            findings_report_directive("copy-unwaited", parts[i].construct, parts[i].group);
+            report_misplaced_directive("copy-unwaited", parts[i].construct, parts[i].group);
 }

@@ -38,14 +38,14 @@ static struct copies *find_or_add_copies(const struct object *object) {
 }
 
 /* Copy an array's memory to *copy, which is allocated at the first time. */
-static void save_copy(char **copy, const struct object *object) {
+static void save_array_copy(char **copy, const struct object *object) {
     if (!*copy) *copy = malloc(object->high - object->low);
     if (!*copy) abort();
     memcpy(*copy, (void *)object->low, object->high - object->low);
 }
 
 void views_renew(struct object *object) {
-    if (is_distributed_in_memory(object)) save_copy(&find_or_add_copies(object)->renewed, object);
+    if (is_distributed_in_memory(object)) save_array_copy(&find_or_add_copies(object)->renewed, object);
 }
 
 /* Return how wide the ACROSS clause of the loop makes an array's dependences; NULL if the clause does not name it. */
@@ -57,10 +57,10 @@ static const struct widths *find_across_widths(const struct object *object) {
 
 /* When a loop begins: save the arrays of its ACROSS clause, since reads ahead of the loop find the values from before
  * it. */
-void views_save_before_loop(void) {
+void save_arrays_before_across_loop(void) {
     struct object *o;
     for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
-        if (is_distributed_in_memory(o) && find_across_widths(o)) save_copy(&find_or_add_copies(o)->before, o);
+        if (is_distributed_in_memory(o) && find_across_widths(o)) save_array_copy(&find_or_add_copies(o)->before, o);
 }
 
 /* Return whether a REMOTE_ACCESS clause of the loop names an array. */
@@ -97,7 +97,7 @@ static unsigned char *classify_indices(const struct object *object, const struct
         else if (across && above > 0 && above <= across->high[dimension]) state[i] = way > 0 ? SEEN_AHEAD : SEEN_BEHIND;
         else if (below > 0 && below <= object->renewed.low[dimension]) state[i] = SEEN_EDGE;
         else if (above > 0 && above <= object->renewed.high[dimension]) state[i] = SEEN_EDGE;
-        else if (is_scattered(object->root)) state[i] = SEEN_EDGE;
+        else if (is_distributed_by_table(object->root)) state[i] = SEEN_EDGE;
     }
     return state;
 }
@@ -144,11 +144,11 @@ static void install_view_of_array(struct object *object, const struct share *sha
 
 /* Let memory show what one processor sees: its own elements, renewed edges and fetched elements; all else, and private
  * variables, gets a pattern that means nothing. */
-void views_install(int processor, const int direction[]) {
+void show_view_of_processor(int processor, const int direction[]) {
     struct object *o;
     for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high) {
         if (!is_distributed_in_memory(o)) continue;
-        save_copy(&find_or_add_copies(o)->whole, o);
+        save_array_copy(&find_or_add_copies(o)->whole, o);
         if (!is_named_remote(o)) install_view_of_array(o, find_share(o, processor), direction);
     }
     for (int i = 0; i < here.private_count; i++)
@@ -160,10 +160,10 @@ static void restore_saved_run(void *object_pointer, char *memory, size_t bytes) 
     memcpy(memory, find_or_add_copies(o)->whole + (memory - (char *)o->low), bytes);
 }
 
-/* Undo views_install: elements that are not the processor's own get the values of all again. */
-void views_restore(int processor) {
+/* Undo show_view_of_processor: elements that are not the processor's own get the values of all again. */
+void undo_view_of_processor(int processor) {
     struct object *o;
     for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
         if (is_distributed_in_memory(o) && find_or_add_copies(o)->whole)
-            visit_share_runs(o, find_share(o, processor), false, restore_saved_run, o);
+            visit_runs_of_elements(o, find_share(o, processor), false, restore_saved_run, o);
 }

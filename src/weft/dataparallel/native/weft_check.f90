@@ -7,44 +7,44 @@ module weft_check
   interface
     subroutine weft_check_program() bind(C, name="weft_fortran_program")
     end subroutine
-    subroutine weft_check_data(data, base) bind(C, name="weft_fortran_data")
+    subroutine weft_check_data(data, base) bind(C, name="weft_fortran_register_variable")
       import :: weft_check_int
       integer(weft_check_int), value :: data
       type(*), dimension(..), target :: base
     end subroutine
-    subroutine weft_check_array(data, role, name, lower, base) bind(C, name="weft_fortran_array")
+    subroutine weft_check_array(data, role, name, lower, base) bind(C, name="weft_fortran_register_array")
       import :: weft_check_int, weft_check_long, weft_check_char
       integer(weft_check_int), value :: data, role
       character(kind=weft_check_char), intent(in) :: name(*)
       integer(weft_check_long), intent(in) :: lower(*)
       type(*), dimension(..), target :: base
     end subroutine
-    subroutine weft_check_clear(base) bind(C, name="weft_fortran_clear")
+    subroutine weft_check_clear(base) bind(C, name="weft_fortran_clear_variable")
       type(*), dimension(..), target :: base
     end subroutine
-    subroutine weft_check_scalar(data, base) bind(C, name="weft_fortran_scalar")
+    subroutine weft_check_scalar(data, base) bind(C, name="weft_fortran_register_unset_scalar")
       import :: weft_check_int
       integer(weft_check_int), value :: data
       type(*), dimension(..), target :: base
     end subroutine
-    subroutine weft_check_printed(site, base) bind(C, name="weft_fortran_printed")
+    subroutine weft_check_printed(site, base) bind(C, name="weft_fortran_check_printed_variable")
       import :: weft_check_int
       integer(weft_check_int), value :: site
       type(*), dimension(..), target :: base
     end subroutine
-    subroutine weft_check_template(data, once, rank, low, high) bind(C, name="weft_fortran_template")
+    subroutine weft_check_template(data, once, rank, low, high) bind(C, name="weft_fortran_register_template")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: data, once, rank
       integer(weft_check_long), intent(in) :: low(*), high(*)
     end subroutine
-    subroutine weft_check_blocks(data, dimension, sizes, base) bind(C, name="weft_fortran_blocks")
+    subroutine weft_check_blocks(data, dimension, sizes, base) bind(C, name="weft_fortran_set_block_sizes")
       import :: weft_check_int
       integer(weft_check_int), value :: data, dimension
       type(*), dimension(..), target :: sizes
       type(*), dimension(..), target, optional :: base
     end subroutine
     subroutine weft_check_distribute(construct, data, once, rank, kinds, tasks, task, base) &
-        bind(C, name="weft_fortran_distribute")
+        bind(C, name="weft_fortran_distribute_array")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: construct, data, once, rank, tasks
       integer(weft_check_int), intent(in) :: kinds(*)
@@ -52,14 +52,14 @@ module weft_check
       type(*), dimension(..), target, optional :: base
     end subroutine
     subroutine weft_check_align(construct, data, once, target, rank, axis, coefficient, offset, base, goal) &
-        bind(C, name="weft_fortran_align")
+        bind(C, name="weft_fortran_align_array")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: construct, data, once, target, rank
       integer(weft_check_int), intent(in) :: axis(*)
       integer(weft_check_long), intent(in) :: coefficient(*), offset(*)
       type(*), dimension(..), target, optional :: base, goal
     end subroutine
-    subroutine weft_check_shadow(data, rank, low, high, base) bind(C, name="weft_fortran_shadow")
+    subroutine weft_check_shadow(data, rank, low, high, base) bind(C, name="weft_fortran_set_shadow_widths")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: data, rank
       integer(weft_check_long), intent(in) :: low(*), high(*)
@@ -72,25 +72,25 @@ module weft_check
     end subroutine
     ! what: 0 on, 1 remote_access, 2 tie, 3 remote_access before a statement, 4 consistent; group: of remote_access, 0: none
     subroutine weft_check_mapped(what, group, data, rank, axis, coefficient, offset, base) &
-        bind(C, name="weft_fortran_mapped")
+        bind(C, name="weft_fortran_add_mapping_clause")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: what, group, data, rank
       integer(weft_check_int), intent(in) :: axis(*)
       integer(weft_check_long), intent(in) :: coefficient(*), offset(*)
       type(*), dimension(..), target, optional :: base
     end subroutine
-    subroutine weft_check_loop_index(base) bind(C, name="weft_fortran_loop_index")
+    subroutine weft_check_loop_index(base) bind(C, name="weft_fortran_add_loop_index")
       type(*), dimension(..), target :: base
     end subroutine
     subroutine weft_check_task_index(base) bind(C, name="weft_fortran_task_index")
       type(*), dimension(..), target :: base
     end subroutine
-    subroutine weft_check_loop_private(data, base) bind(C, name="weft_fortran_loop_private")
+    subroutine weft_check_loop_private(data, base) bind(C, name="weft_fortran_add_private_clause")
       import :: weft_check_int
       integer(weft_check_int), value :: data
       type(*), dimension(..), target :: base
     end subroutine
-    subroutine weft_check_loop_reduction(data, operation, base, location) bind(C, name="weft_fortran_loop_reduction")
+    subroutine weft_check_loop_reduction(data, operation, base, location) bind(C, name="weft_fortran_add_reduction_clause")
       import :: weft_check_int
       integer(weft_check_int), value :: data, operation
       type(*), dimension(..), target :: base
@@ -102,7 +102,7 @@ module weft_check
     end subroutine
     ! what: 0 across, 1 shadow_renew, 2 shadow_compute, 3 put into shadow group `group`; rank 0: the declared widths
     subroutine weft_check_edges(what, construct, group, data, corner, rank, low, high, base) &
-        bind(C, name="weft_fortran_edges")
+        bind(C, name="weft_fortran_add_edges_clause")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: what, construct, group, data, corner, rank
       integer(weft_check_long), intent(in) :: low(*), high(*)
@@ -177,14 +177,14 @@ module weft_check
       import :: weft_check_int
       integer(weft_check_int), value :: construct, group
     end subroutine
-    subroutine weft_check_owners(data, dimension, owners, base) bind(C, name="weft_fortran_owners")
+    subroutine weft_check_owners(data, dimension, owners, base) bind(C, name="weft_fortran_set_owners")
       import :: weft_check_int
       integer(weft_check_int), value :: data, dimension
       type(*), dimension(..), target :: owners
       type(*), dimension(..), target, optional :: base
     end subroutine
     subroutine weft_check_owner_derived(data, dimension, element, goal_data, axis, index, base, goal) &
-        bind(C, name="weft_fortran_owner_derived")
+        bind(C, name="weft_fortran_set_derived_owner")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: data, dimension, goal_data, axis
       integer(weft_check_long), value :: element, index
@@ -203,7 +203,7 @@ module weft_check
       integer(weft_check_long) :: weft_check_extent
     end function
     subroutine weft_check_edge_begin(construct, name, data, dimension, goal_data, axis, over, base, goal) &
-        bind(C, name="weft_fortran_edge_begin")
+        bind(C, name="weft_fortran_begin_edge")
       import :: weft_check_int
       integer(weft_check_int), value :: construct, name, data, dimension, goal_data, axis, over
       type(*), dimension(..), target, optional :: base, goal
@@ -212,14 +212,14 @@ module weft_check
       import :: weft_check_long
       integer(weft_check_long), value :: index, element
     end subroutine
-    subroutine weft_check_edge_include(data, base) bind(C, name="weft_fortran_edge_include")
+    subroutine weft_check_edge_include(data, base) bind(C, name="weft_fortran_include_array_in_edge")
       import :: weft_check_int
       integer(weft_check_int), value :: data
       type(*), dimension(..), target :: base
     end subroutine
     subroutine weft_check_edge_end() bind(C, name="weft_check_edge_end")
     end subroutine
-    subroutine weft_check_edge_renew(construct, name, data, base) bind(C, name="weft_fortran_edge_renew")
+    subroutine weft_check_edge_renew(construct, name, data, base) bind(C, name="weft_fortran_renew_edge")
       import :: weft_check_int
       integer(weft_check_int), value :: construct, name, data
       type(*), dimension(..), target :: base
@@ -230,7 +230,7 @@ module weft_check
       type(*), dimension(..), target, optional :: base, goal
     end subroutine
     ! written: 1 what the copy writes, 0 what it reads
-    subroutine weft_check_copied(construct, group, written, part) bind(C, name="weft_fortran_copied")
+    subroutine weft_check_copied(construct, group, written, part) bind(C, name="weft_fortran_add_copied_section")
       import :: weft_check_int
       integer(weft_check_int), value :: construct, group, written
       type(*), dimension(..), target :: part
@@ -252,7 +252,7 @@ module weft_check
       integer(weft_check_int), value :: construct, group
     end subroutine
 
-    subroutine weft_check_own_begin(construct, data, rank, indices, base) bind(C, name="weft_fortran_own_begin")
+    subroutine weft_check_own_begin(construct, data, rank, indices, base) bind(C, name="weft_fortran_begin_own_computation")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: construct, data, rank
       integer(weft_check_long), intent(in) :: indices(*)
@@ -294,7 +294,7 @@ module weft_check
       integer(weft_check_int), value :: construct
     end subroutine
     ! what: 0 actual, 1 get_actual, else 10 + the direction of a region's data; rank 0: the whole; no base: everything
-    subroutine weft_check_copies(what, construct, data, rank, low, high, base) bind(C, name="weft_fortran_copies")
+    subroutine weft_check_copies(what, construct, data, rank, low, high, base) bind(C, name="weft_fortran_handle_data_clause")
       import :: weft_check_int, weft_check_long
       integer(weft_check_int), value :: what, construct, data, rank
       integer(weft_check_long), intent(in) :: low(*), high(*)

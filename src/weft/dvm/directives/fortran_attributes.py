@@ -58,8 +58,8 @@ class FortranAttributeReader(FortranPartReader):
         return syntax.Declare(self.place, self.last_line, tuple(attributes), entities)
 
     def read_attribute(self, keyword: str) -> tuple[syntax.Attribute, ...]:
-        """Read what follows the keyword of one attribute, such as `distribute` or `shadow`. The result is empty for a
-        type such as `real*8`.
+        """Read the arguments after the keyword of one attribute, such as `distribute` or `shadow`. The result is empty
+        for a type such as `real*8`.
         """
         cursor = self.cursor
         if keyword in TYPES:

@@ -115,8 +115,8 @@ class Archive:
         _otf2.Archive_Close(self._archive)
 
     def write_rows(self, location_number: int, rows: NDArray[np.void]) -> int:
-        """Write records (rows of dtype records.ROW) of a location (a thread) in their order, and return their
-        number.
+        """Write records of one location (a thread) to the archive, in their order, and return their number. `rows`: of
+        the dtype records.ROW. WeftError if the OTF2 library refuses one.
         """
         writer = self._writer(location_number)
         written = kernel().weft_otf2_write(self._library, writer, np.ascontiguousarray(rows), len(rows))
@@ -131,14 +131,16 @@ class Archive:
         return self._writers[location]
 
     def close_locations(self, locations: Iterable[int]) -> None:
-        """Write what the library still buffers for some locations, and close them."""
+        """Close the event files of some locations (threads), with all events written. A location without events gets an
+        empty file, which readers need.
+        """
         for location in locations:
             # Readers want a file of each location, with events or without.
             _otf2.Archive_CloseEvtWriter(self._archive, self._writer(location))
             del self._writers[location]
 
     def mark_open_call(self, text: str, start_ns: int, end_ns: int, location: int) -> None:
-        """Mark an interval of a location (a thread) as that of a call that never returned."""
+        """Write a marker over the interval in which a location (a thread) was in a call that never returned."""
         if self._markers is None:
             self._markers = _otf2.Archive_GetMarkerWriter(self._archive)
             _otf2.MarkerWriter_WriteDefMarker(
@@ -149,7 +151,9 @@ class Archive:
         )
 
     def write_definitions(self, definitions: Definitions) -> None:
-        """Write the definitions (names of ranks, functions, communicators …), after all events."""
+        """Write the definitions (names of ranks, functions, communicators and so on). To be called after all events
+        were written.
+        """
         for location in definitions.all_locations():
             # Readers look for a file of definitions of each location.
             writer = _otf2.Archive_GetDefWriter(self._archive, location)

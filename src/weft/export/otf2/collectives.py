@@ -80,7 +80,9 @@ class CollectiveCalls:
         return row + (1 << 40)
 
     def _make_end_records(self, run: Extent, call_places: Ints, operation_rows: Ints, kind: Kind) -> Records:
-        """Return the records that end collective operations, with the bytes sent and received, and the root."""
+        """Return the records that end collective operations, with the bytes sent and received, and the root.
+        `call_places`: the places of their calls in the block; `operation_rows`: their rows in the match's collectives.
+        """
         call = Block(self._rank, self._of.event[operation_rows].astype(np.int64), run)
         sent, received, root = self._compute_call_volumes(
             call, self._of.function[operation_rows], self._of.comm[operation_rows]
@@ -94,8 +96,8 @@ class CollectiveCalls:
     def _compute_call_volumes(
         self, block: Block, function_ids: NDArray[np.uint16], comms: NDArray[np.int32]
     ) -> tuple[Ints, Ints, Ints]:
-        """Return three columns for some calls: bytes that the rank sends, bytes that it receives, the root as member of
-        the communicator.
+        """Return three columns for the calls of a block: the bytes that the rank sends, the bytes that it receives, and
+        the root's rank in the communicator.
         """
         sent, received = np.zeros(len(block), np.int64), np.zeros(len(block), np.int64)
         root = np.full(len(block), NOTHING, np.int64)
@@ -115,8 +117,8 @@ class CollectiveCalls:
         return sent, received, root
 
     def _find_sizes_and_members(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
-        """Return two columns for some communicators: the number of members, and this rank's place among them (-1: no
-        member).
+        """Return two columns for some communicators: the number of members, and this rank's rank among them (-1 if it
+        is no member).
         """
         ids, codes = encode_ids(comms)
         known = [find_comm_members(self._rank.trace.communicators[i]) if i >= 0 else () for i in ids]
@@ -124,8 +126,8 @@ class CollectiveCalls:
         return np.array([len(members) for members in known], np.int64)[codes], np.array(ranks, np.int64)[codes]
 
     def _find_root_members(self, block: Block, rows: Ints, comms: NDArray[np.int32]) -> Ints:
-        """Return the root of each of some calls in a block, as its member number in the communicator; NOTHING if
-        unknown.
+        """Return the root of each call as its rank in the communicator; NOTHING if it is unknown. `rows`: places of the
+        calls in the block; `comms`: their communicators.
         """
         found = np.full(len(rows), NOTHING, np.int64)
         peer = block.peer_rank[rows]
@@ -154,8 +156,8 @@ class _FunctionVolumes:
         self.recv_unit = self._compute_receive_unit(call)
 
     def _compute_receive_unit(self, block: Block) -> Ints:
-        """Return for each call the size in bytes of an element that it receives. It is the size of the call's only
-        datatype if the call has no receive datatype of its own.
+        """Return the size in bytes of one element that each call receives. If the call has no receive datatype, it is
+        the size of its only datatype.
         """
         ids = self.counts.get("recvtype")
         if ids is None:
@@ -168,7 +170,9 @@ class _FunctionVolumes:
         return np.maximum(self.counts.get(name, np.zeros(len(self.own), np.int64)), 0) * unit
 
     def volumes(self, at_root: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-        """Return two columns: bytes sent and bytes received by each call. `at_root`: whether the rank is the root."""
+        """Return two columns: the bytes that each call sends, and the bytes that it receives. `at_root`: a mask of the
+        calls in which this rank is the root.
+        """
         zero, own, size = np.zeros(len(self.own), np.int64), self.own, self.size
         each, total = (
             self._counted_bytes("recvcount", self.recv_unit),

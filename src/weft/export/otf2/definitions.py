@@ -72,14 +72,18 @@ class Definitions:
         return self._regions.setdefault(function, len(self._regions))
 
     def site_number(self, rank: Rank, site: int) -> int:
-        """Return the archive's number of a source line from which calls are made; NOTHING if the line is unknown."""
+        """Return the archive's number for the source line of a call site, which is added if it is new. NOTHING if the
+        line is unknown.
+        """
         found = rank.site(site) if site else None
         if found is None or found.file is None:
             return NOTHING
         return self._sites.setdefault((found.file, found.line), len(self._sites))
 
     def window_number(self, rank: Rank, window: int) -> int:
-        """Return the number of a window, equal for all its ranks; NOTHING for a window without a definition."""
+        """Return the archive's number for an MPI window, which is the same on all its ranks. NOTHING if the window has
+        no definition.
+        """
         made = rank.definitions.window(window)
         comm = rank.comm(made.comm) if made else None
         if made is None or comm is None:
@@ -90,7 +94,9 @@ class Definitions:
     # Writing
 
     def write_all(self, writer: Any) -> None:
-        """Write all definitions with OTF2's GlobalDefWriter, each after those that it refers to."""
+        """Write all definitions with OTF2's GlobalDefWriter. A definition is written after the definitions to which it
+        refers.
+        """
         later: list[tuple[Any, tuple[object, ...]]] = []
         for name, arguments in self._all_definitions():
             later.append((getattr(_otf2, f"GlobalDefWriter_Write{name}"), arguments))
@@ -100,7 +106,9 @@ class Definitions:
             write(writer, *arguments)
 
     def _all_definitions(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield (kind, arguments) for all definitions of the archive."""
+        """Yield all definitions of the archive as (kind, arguments): the kind as in GlobalDefWriter_Write<kind>, and
+        the arguments of this function.
+        """
         text = self.string_number
         yield "Paradigm", (_otf2.PARADIGM_MPI, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
         yield from self._system_definitions()
@@ -181,8 +189,8 @@ def find_comm_members(comm: Communicator) -> tuple[int, ...]:
 
 
 def make_member_table(trace: Run, comm: int) -> NDArray[np.uint32]:
-    """Return an array that has, at the index of a rank of the run, the rank's member number in a communicator; NOTHING
-    if the rank is no member.
+    """Return an array to look up, by rank index of the run, the rank's number in a communicator; NOTHING if it is no
+    member.
     """
     group = np.array(find_comm_members(trace.communicators[comm]), np.int64)
     table = np.full(len(trace.ranks), NOTHING, np.uint32)

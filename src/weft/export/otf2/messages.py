@@ -26,15 +26,15 @@ class EventRows(NamedTuple):
     row: Ints
 
     def in_block(self, block: Block) -> tuple[Ints, Ints]:
-        """Return (places in the block, rows) of the rows whose call is in a block. The block has no gaps between its
-        calls.
+        """Return two columns for the rows whose call lies in a block of calls without gaps: the call's place in the
+        block, and the row.
         """
         part = slice(*np.searchsorted(self.event, (int(block.index[0]), int(block.index[-1]) + 1)).tolist())
         return self.event[part] - int(block.index[0]), self.row[part]
 
 
 def sort_by_event(event: NDArray[np.uint32], row: Ints) -> EventRows:
-    """Return rows of operations with their events, sorted by event. Rows without an event are left out."""
+    """Return rows of the match with their event indices, sorted by event. Rows without an event are left out."""
     known = np.flatnonzero(event != NONE)
     order = known[np.argsort(event[known], kind="stable")]
     return EventRows(event[order].astype(np.int64), row[order])
@@ -75,7 +75,9 @@ class RankTraffic:
         self._sort_receives(rank)
 
     def _sort_receives(self, rank: Rank) -> None:
-        """Sort the rank's receives by the calls that complete them, and by those that start them."""
+        """Prepare the rank's receives for lookup in two orders: by the call that completes them, and by the call that
+        starts them (for nonblocking ones only).
+        """
         part = self.recvs.of_rank(rank.index)
         rows, flags = np.arange(part.start, part.stop), self.recvs.flags[part]
         self._recv_done = sort_by_event(self.recvs.completion[part], rows)
@@ -110,7 +112,7 @@ class RankTraffic:
         return Records(place, BEGUN, Kind.IRECV_REQUEST, id=row)
 
     def _make_receive_records(self, block: Block) -> Records:
-        """Return the records of the receives that calls in a block complete, with partner and bytes."""
+        """Return a record for each receive that a call of the block completes, with the sender and the bytes."""
         place, row = self._recv_done.in_block(block)
         later = (self.recvs.flags[row] & _LATER) != 0
         partner = self.recvs.partner[row]
@@ -121,8 +123,8 @@ class RankTraffic:
         return made.fill_messages(self._find_partners(self.recvs, row), size, row)
 
     def _find_partners(self, posts: Posts, row: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return three columns for some messages: the partner as member of the communicator, the communicator,
-        the tag.
+        """Return three columns for some sends or receives: the partner's rank in the communicator, the communicator,
+        and the tag. `row`: their rows in `posts`.
         """
         comm, peer = posts.comm[row], posts.peer[row]
         other = np.full(len(row), NOTHING, np.int64)

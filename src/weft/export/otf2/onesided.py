@@ -54,8 +54,8 @@ def _find_atomic_type(function: Function) -> int:
 
 @cache
 def _transfer_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return two arrays over function ids: the kind of OTF2's record for a transfer, and the type of an atomic
-    operation.
+    """Return two arrays to look up by function id: the kind of OTF2's record for a one-sided transfer, and the type of
+    an atomic operation. 0 means that the function is none.
     """
     return make_function_table(functions, _find_transfer_kind, np.uint8), make_function_table(
         functions, _find_atomic_type, np.uint8
@@ -76,7 +76,9 @@ class OneSidedCalls:
         self._done = self._match_completions()
 
     def _find_window_ids(self, block: Block, call_places: Ints) -> Ints:
-        """Return the rank's own ids of the windows that some calls use."""
+        """Return the window of each call, as the id that the rank has for it. `call_places`: the calls' places in the
+        block.
+        """
         found = block.events["object"][call_places].astype(np.int64)
         requests = np.flatnonzero(self._masks.table(calls.REQUEST_RMA)[block.function[call_places]])
         which = block.index[call_places[requests]]
@@ -91,15 +93,17 @@ class OneSidedCalls:
         return np.array([self._definitions.window_number(self._rank, i) for i in ids], np.int64)[codes]
 
     def _find_calls_with_window(self, block: Block, function_names: frozenset[str]) -> tuple[Ints, Ints]:
-        """Return (places in the block, numbers of the windows) for the calls of some functions, if their window is
-        known.
+        """Return two columns for the calls of some functions in a block: the call's place in the block, and the
+        archive's number of its window. Calls with an unknown window are left out.
         """
         place = np.flatnonzero(self._masks.table(function_names)[block.function])
         window = self._window_numbers(self._find_window_ids(block, place))
         return place[window != NOTHING], window[window != NOTHING]
 
     def _match_completions(self) -> EventRows:
-        """Return for each one-sided transfer the later call at which the transfer is complete at its target."""
+        """Return pairs of one-sided transfers and the later calls, such as an unlock or a flush, that complete them at
+        the target. Transfers without such a call are left out.
+        """
         table = self._masks.table
         every = np.concatenate([catalogue_of(self._rank).where(table(n)) for n in (_TRANSFERS, _TO_ONE, _TO_ALL)])
         every.sort()
@@ -132,7 +136,7 @@ class OneSidedCalls:
         ]
 
     def _window_records(self, block: Block) -> Iterator[Records]:
-        """Yield the records of windows that are made and freed, and of fences; all are collective."""
+        """Yield the records of the collective calls on windows: their creation, their freeing, and fences."""
         for names, kind in (
             (calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE),
             (calls.functions_with_sync(Sync.FREE), Kind.RMA_WIN_DESTROY),
@@ -161,7 +165,7 @@ class OneSidedCalls:
         )  # fmt: skip
 
     def _completion_records(self, block: Block) -> Iterator[Records]:
-        """Yield the records of transfers that become complete at their targets by a call in the block."""
+        """Yield a record for each one-sided transfer that a call of the block completes at its target."""
         place, transfer = self._done.in_block(block)
         if len(place):
             made = Block(self._rank, transfer, block.run)
@@ -170,7 +174,9 @@ class OneSidedCalls:
             yield Records(place[known], DURING, Kind.RMA_COMPLETE, x=window[known], id=transfer[known])
 
     def _lock_records(self, block: Block) -> Iterator[Records]:
-        """Yield the records of requested, acquired and released locks."""
+        """Yield the records of window locks: the request when the call begins, the acquisition when it returns, and the
+        release.
+        """
         place, window = self._find_calls_with_window(block, calls.functions_with_sync(Sync.LOCK))
         shared = self._find_lock_types(block, place) == SHARED
         kinds = _otf2.LOCK_SHARED.value, _otf2.LOCK_EXCLUSIVE.value
@@ -187,7 +193,9 @@ class OneSidedCalls:
         yield Records(place, DONE, Kind.RMA_RELEASE_LOCK, x=window, y=peer & NOTHING, id=peer)
 
     def _find_lock_types(self, block: Block, call_places: Ints) -> Ints:
-        """Return the lock type (shared or exclusive) of some calls in a block."""
+        """Return the lock type (shared or exclusive) that each call asks for. `call_places`: the calls' places in the
+        block.
+        """
         found = np.zeros(len(call_places), np.int64)
         which = block.index[call_places]
         for events, values in decode_columns(self._rank, which, frozenset(("lock_type",))):

@@ -28,7 +28,7 @@ class RankRecords:
         self.sent = 0
 
     def thread_rows(self, block: Block) -> Iterator[tuple[int, NDArray[np.void]]]:
-        """Yield (index in rank.threads, records in order) for each thread with calls in a block."""
+        """Yield (index in rank.threads, OTF2 records in order of time) for each thread that has calls in a block."""
         parts = [
             *self._make_enter_leave_records(block),
             *self._traffic.block_records(block),
@@ -57,7 +57,9 @@ class RankRecords:
         return np.array([number(i) for i in ids], np.int64)[codes]  # type: ignore[operator]
 
     def find_open_calls(self, block: Block) -> Iterator[tuple[str, int, int, int]]:
-        """Yield (text, start ns, end ns, location) for the calls in a block that never returned."""
+        """Yield (text, start ns, end ns, location) for each call of a block that never returned. The location is OTF2's
+        number of the thread.
+        """
         for place in np.flatnonzero(block.open).tolist():
             event = Event(self._rank, int(block.index[place]))
             text = f"rank {self._rank.index} never returned from {call_at(event)}"

@@ -34,15 +34,17 @@ class Records:
             self.rows[name] = values
 
     def fill_messages(self, partners: tuple[Ints, Ints, Ints], size: Ints, request_number: Ints) -> Records:
-        """Set the columns of messages: partner, communicator and tag, bytes, and the request's number."""
+        """Set the columns of message records and return the records. `partners`: partner, communicator and tag; `size`:
+        in bytes.
+        """
         self.rows["x"], self.rows["y"], self.rows["z"] = partners
         self.rows["a"], self.rows["id"] = size, request_number
         return self
 
 
 def sort_records(block: Block, parts: Sequence[Records]) -> tuple[NDArray[np.void], Ints]:
-    """Return (all records of a block, the place in the block of each record's call). The records are in the order of
-    their calls, and those of a call in the order of its phases.
+    """Return the records of a block in the order of their calls and, within a call, of its phases. The second column is
+    the place of each record's call in the block.
     """
     place = np.concatenate([part.place for part in parts])
     phase = np.concatenate([np.full(len(part.place), part.phase) for part in parts])

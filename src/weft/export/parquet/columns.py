@@ -18,8 +18,8 @@ def masked_column(values: NDArray[Any], there: NDArray[np.bool_]) -> pa.Array:
 
 
 def dictionary_column(codes: NDArray[Any], texts: Sequence[str | None]) -> pa.DictionaryArray:
-    """Return an Arrow column that has the text at the index `code` for each of `codes`. A text of None, or a code below
-    0, makes an empty cell.
+    """Return an Arrow column of texts. Each of `codes` is an index in `texts`. A text of None, or a code below 0, makes
+    an empty cell.
     """
     table = [*texts, None]
     empty = np.array([text is None for text in table], np.bool_)

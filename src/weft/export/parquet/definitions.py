@@ -57,7 +57,9 @@ def rank_table(trace: Trace) -> dict[str, Any]:
 
 
 def communicator_table(trace: Trace) -> dict[str, Any]:
-    """Return the columns of the table of communicators with their members; -1 for a member that left no record."""
+    """Return the columns of the table of communicators. Members are rank indices; -1 for a member that left no
+    record.
+    """
     return _to_columns(
         COMMUNICATORS,
         [

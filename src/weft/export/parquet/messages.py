@@ -28,8 +28,8 @@ _MODES: Final = ("standard", "synchronous", "buffered", "ready")
 
 
 def read_message_columns(trace: Trace, operations: Operations, run: Extent) -> Iterator[dict[str, Any]]:
-    """Yield the columns of the table of messages in blocks: all sent messages by sender, then the receives that no
-    message matched.
+    """Yield the columns of the table of messages, block by block: first all sends in order of the sender, then the
+    receives without a send.
     """
     comms = [comm.name for comm in trace.communicators]
     for rows in _row_blocks(operations.sends):
@@ -65,7 +65,9 @@ class _MessageEnds(NamedTuple):
     flags: NDArray[np.uint16]
 
     def blocks_by_rank(self, events: Ints) -> Iterator[tuple[Block, Ints]]:
-        """Yield (calls of a rank as a block, rows of their messages) for each rank that made some of the calls."""
+        """Yield (block of calls, rows) for each rank that made some of the calls. `events`: the call of each message,
+        as an event index; `rows`: the messages whose calls are in the block.
+        """
         wanted = np.flatnonzero(self.there & (events != NONE))
         order = wanted[np.argsort(self.rank[wanted], kind="stable")]
         ranks, starts = np.unique(self.rank[order], return_index=True)
@@ -76,8 +78,8 @@ class _MessageEnds(NamedTuple):
         return Block(rank, events, self.run)
 
     def enter_times(self, events: Ints) -> pa.Array:
-        """Return a column with the time at which each of some calls began. It is empty for a message that does not have
-        this end.
+        """Return a column with the time in ns at which calls began. `events`: the call of each message. A cell is empty
+        if the message does not have this end.
         """
         ns = np.zeros(len(events), np.int64)
         for block, rows in self.blocks_by_rank(events):
@@ -85,8 +87,8 @@ class _MessageEnds(NamedTuple):
         return masked_column(ns, self.there & (events != NONE))
 
     def return_times(self, events: Ints) -> pa.Array:
-        """Return a column with the time at which each of some calls returned. It is empty for a call that did not
-        return, and for a message that does not have this end.
+        """Return a column with the time in ns at which calls returned. `events`: the call of each message. A cell is
+        empty if the call did not return, or if the message does not have this end.
         """
         ns, known = np.zeros(len(events), np.int64), np.zeros(len(events), np.bool_)
         for block, rows in self.blocks_by_rank(events):
@@ -111,7 +113,7 @@ class _MessageEnds(NamedTuple):
 
 
 def _make_ends(trace: Trace, posts: Posts, rows: Ints, is_known: Mask, run: Extent) -> _MessageEnds:
-    """Return one end of the messages in some rows: their sends or their receives (`posts`). `is_known`: a mask of the
+    """Return one end of some messages: their sends or their receives, at `rows` of `posts`. `is_known`: a mask of the
     messages that have this end.
     """
 
@@ -129,7 +131,9 @@ def _make_ends(trace: Trace, posts: Posts, rows: Ints, is_known: Mask, run: Exte
 
 
 def _message_columns(send: _MessageEnds, recv: _MessageEnds, comms: list[str]) -> dict[str, Any]:
-    """Return the columns of some messages from both of their ends."""
+    """Return the columns of the table of messages. `send`, `recv`: both ends of the same messages; `comms`: the names
+    of the communicators.
+    """
     sent = send.there
     sender, receiver = np.where(sent, send.rank, recv.peer), np.where(recv.there, recv.rank, send.peer)
     modes = np.select(

@@ -41,7 +41,9 @@ class Flows:
         self.count = 0
 
     def rank_flows(self, rank: Rank) -> RankFlows:
-        """Return the flows (arrows of messages) that begin and that end at a rank."""
+        """Return the flows (arrows of messages) that begin at a rank's sends, and the flows that end at its receives.
+        Also adds the number of the latter to `count`.
+        """
         sends, recvs = self._of.sends, self._of.recvs
         part = sends.of_rank(rank.index)
         partner = sends.partner[part]

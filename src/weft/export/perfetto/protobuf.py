@@ -18,7 +18,7 @@ _BYTES: Final = 2
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a number as varint; a negative one has ten bytes."""
+    """Return a number as protobuf encodes it (7 bits in a byte). A negative number has ten bytes."""
     value &= 2**64 - 1
     parts = bytearray()
     while value > 127:
@@ -51,7 +51,9 @@ class NumberPiece(NamedTuple):
     fixed: bool
 
     def rows(self) -> NDArray[np.uint8]:
-        """Return the encoded numbers: uint8 of shape (rows, width)."""
+        """Return the numbers as protobuf encodes them, all with the same number of bytes: uint8 of the shape (rows,
+        width).
+        """
         if self.fixed:
             return self.values.astype("<u8").view(np.uint8).reshape(-1, 8)
         # The tenth part holds the one bit that is left; a shift by 64 would be undefined.
@@ -65,7 +67,9 @@ Pieces = list[bytes | NumberPiece]
 
 
 def varint_column(field: int, values: NDArray[np.int64] | NDArray[np.uint64]) -> Pieces:
-    """Return the pieces of a protobuf field that has a variable-length integer in each row."""
+    """Return the encoded key of a protobuf field, and its numbers, one for each row. All numbers take as many bytes as
+    the largest.
+    """
     unsigned = np.ascontiguousarray(values).view(np.uint64)
     width = len(encode_varint(int(unsigned.max(initial=0))))
     return [encode_varint(field << 3 | _VARINT), NumberPiece(unsigned, width, fixed=False)]
@@ -88,7 +92,9 @@ def row_length(pieces: Sequence[bytes | NumberPiece]) -> int:
 
 
 def encode_rows(pieces: Sequence[bytes | NumberPiece], count: int) -> NDArray[np.uint8]:
-    """Return the encoded rows: uint8 of shape (count, length of a row)."""
+    """Return `count` encoded rows of equal length, one under the other: uint8 of the shape (count, length). Each piece
+    is the same bytes in all rows, or a number for each row.
+    """
     made = np.empty((count, row_length(pieces)), np.uint8)
     at = 0
     for piece in pieces:

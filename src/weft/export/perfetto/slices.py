@@ -68,7 +68,7 @@ class InternedTexts:
         self._new: list[bytes] = []
 
     def get_text_number(self, kind: tuple[int, int], text: str) -> int:
-        """Return the number by which packets name a text; a new text is written before the next packet."""
+        """Return the number that stands for a text in packets. A text that is new is written before the next packet."""
         known = self._known.get((kind, text))
         if known is None:
             known = self._known[kind, text] = len(self._known) + 1
@@ -76,7 +76,9 @@ class InternedTexts:
         return known
 
     def get_source_number(self, file: str, line: int, function: str) -> int:
-        """Return the number by which packets name a source line; a new one is written before the next packet."""
+        """Return the number that stands for a source line in packets. A line that is new is written before the next
+        packet.
+        """
         key = (_SOURCES, file, line, function)
         known = self._known.get(key)
         if known is None:
@@ -100,7 +102,9 @@ class PacketSequence:
         self._interned = InternedTexts()
 
     def make_first_packet(self) -> bytes:
-        """Return the first packet of the sequence: the thread's track, the default of all its events."""
+        """Return the packet that begins the sequence. It describes the thread's track (its line in the picture), makes
+        this the default of all later events, and clears earlier state.
+        """
         defaults = bytes_field(11, number_field(11, tracks.thread_uuid(self._thread)))
         body = tracks.make_thread_field(self._thread) + bytes_field(tracks.DEFAULTS, defaults)
         return self._packet(body, tracks.CLEARED)
@@ -110,7 +114,9 @@ class PacketSequence:
         return bytes_field(tracks.PACKET, head + body)
 
     def make_block_packets(self, block: Block, thread_index: int, flows: RankFlows) -> Iterator[bytes]:
-        """Yield the packets of the calls that the thread with an index in rank.threads made in a block."""
+        """Yield the packets of the calls in a block that one thread made. `thread_index`: the thread's index in
+        rank.threads.
+        """
         mine = np.flatnonzero(block.thread == thread_index)
         if not len(mine):
             return
@@ -125,7 +131,7 @@ class PacketSequence:
         new = self._interned.take_new()
         if new:
             yield self._packet(new, tracks.NEEDS_INTERNED)
-        yield _join_in_order(made, len(mine))
+        yield _join_packets_in_order(made, len(mine))
 
     def _make_group_packets(
         self,
@@ -135,7 +141,11 @@ class PacketSequence:
         first_flow_ends: tuple[Ints, Ints],
         counts: tuple[int, int],
     ) -> NDArray[np.uint8]:
-        """Return the packets of calls in a block with the same fields, one row of bytes for each call."""
+        """Return the packets of calls whose packets have the same fields, one row of bytes for each call.
+
+        `call_places`: the calls' places in the block; `first_flow_ends`: where their flows (message arrows) lie among
+        the begins and the ends of `flows`; `counts`: how many flows begin and end at each call.
+        """
         slot = block.events[call_places[0]]
         flags, error = int(slot["flags"]), int(slot["error"])
         of = self._rank.trace.functions[int(slot["function"])]
@@ -166,14 +176,16 @@ class PacketSequence:
         )
 
     def _event_packet(self, times: Ints, fields: list[Pieces]) -> Pieces:
-        """Return packets of a track event with `fields` at `times`."""
+        """Return the pieces of packets with an event of the track at each of `times` (ns), with the given fields."""
         head = number_field(tracks.SEQUENCE, self._id) + number_field(tracks.SEQUENCE_FLAGS, tracks.NEEDS_INTERNED)
         return message_column(
             tracks.PACKET, [[head], varint_column(tracks.TIMESTAMP, times), message_column(tracks.TRACK_EVENT, fields)]
         )  # fmt: skip
 
     def _source_numbers(self, block: Block, call_places: Ints) -> Ints:
-        """Return for each of some calls the number by which packets name its source line."""
+        """Return, for each call, the number that stands for its source line in packets. `call_places`: the calls'
+        places in the block.
+        """
         ids, codes = encode_ids(block.events["site"][call_places])
         sites = [self._rank.site(i) for i in ids]
         numbers = [self._interned.get_source_number(s.file or s.module or "?", s.line, s.function or "") for s in sites]
@@ -182,8 +194,8 @@ class PacketSequence:
     # Arguments, by their names in the standard
 
     def _argument_fields(self, block: Block, call_places: Ints, function: Function) -> Iterator[Pieces]:
-        """Yield the encoded arguments that are in the fixed part of a call's record, under their MPI names. All calls
-        are of the same function.
+        """Yield the fields with the calls' arguments under their MPI names, encoded for all calls at once. All calls
+        must be of the same function.
         """
         events = block.events
         failed = function.is_poll and bool(block.failed_polls[call_places].any())
@@ -211,8 +223,8 @@ class PacketSequence:
         yield from self._extra_argument_fields(block, call_places, function)
 
     def _extra_argument_fields(self, block: Block, call_places: Ints, function: Function) -> Iterator[Pieces]:
-        """Yield the encoded numbers and handles that a call's record has after its fixed part (in its tail). All calls
-        are of the same function.
+        """Yield the fields with numbers and handles that have no room in the fixed part of the calls' records (their
+        tails), encoded for all calls at once. Nothing if some call has no tail. All calls must be of the same function.
         """
         wanted = {p.name: p for p in function.tail_in if not p.array and (p.type == "int" or p.handle)}
         if not wanted or not (block.events["flags"][call_places] & Flag.HAS_TAIL).all():
@@ -229,8 +241,8 @@ class PacketSequence:
                     )
 
     def _make_handle_field(self, parameter: Parameter, handle_ids: Ints) -> Pieces:
-        """Return an encoded handle argument: the object's name, or the number of a request or message, which
-        has none.
+        """Return the encoded field of a handle argument: the object's name. Requests, messages and infos have no names
+        and are written as numbers.
         """
         handle = parameter.handle or ""
         if handle in ("REQUEST", "MESSAGE", "INFO"):
@@ -246,14 +258,14 @@ class PacketSequence:
         return self._annotation_field(name, [number_field(_BOOL, 1)])
 
     def _annotation_field(self, name: str, value: Pieces) -> Pieces:
-        """Return the encoded field of a call's argument: its name, and the field `value`."""
+        """Return the encoded field of one argument, made of its name and the encoded `value`."""
         return message_column(
             _ANNOTATION, [[number_field(1, self._interned.get_text_number(_ANNOTATION_NAMES, name))], value]
         )
 
 
 def _compute_group_keys(block: Block, call_places: Ints, begun_flow_counts: Ints, ended_flow_counts: Ints) -> Ints:
-    """Return a number for each call in a block; calls whose packets have the same fields have equal numbers."""
+    """Return a number for each call in a block that is equal for calls whose packets have the same fields."""
     flows = encode_ids(begun_flow_counts * (int(ended_flow_counts.max()) + 1) + ended_flow_counts)[1]
     key = block.function[call_places].astype(np.int64) << 8 | (block.events["flags"][call_places] & _KEPT)
     keys: Ints = (key << 8 | block.events["error"][call_places]) << 24 | flows
@@ -261,15 +273,15 @@ def _compute_group_keys(block: Block, call_places: Ints, begun_flow_counts: Ints
 
 
 def _flow_fields(field: int, ends: FlowEnds, first: Ints, count: int) -> list[Pieces]:
-    """Return the encoded ids of `count` flows (arrows of messages) for every call; those of a call begin at the index
-    `first` in `ends`.
+    """Return one encoded field for each of `count` flows (arrows of messages) of a call. `first`: for each call, the
+    index in `ends` at which its flows begin.
     """
     return [fixed64_column(field, ends.ids[first + k]) for k in range(count)]
 
 
-def _join_in_order(packets_by_group: list[tuple[Ints, NDArray[np.uint8]]], count: int) -> bytes:
-    """Return the packets of several groups as bytes, in the order of their calls. The packets of different groups
-    differ in length.
+def _join_packets_in_order(packets_by_group: list[tuple[Ints, NDArray[np.uint8]]], count: int) -> bytes:
+    """Return the packets of several groups as bytes, in the order of their calls. Within a group all packets have the
+    same length.
     """
     lengths = np.zeros(count, np.int64)
     for places, part in packets_by_group:

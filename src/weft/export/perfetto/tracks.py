@@ -60,7 +60,9 @@ def make_process_packet(rank: Rank) -> bytes:
 
 
 def make_thread_field(thread: Thread) -> bytes:
-    """Return the field that describes a thread's track."""
+    """Return the encoded field that describes a thread's track (its line in the picture), with its name and
+    thread id.
+    """
     rank = thread.rank
     names = {t.slot: t.name for t in rank.definitions.threads}
     # Thread ids are of the whole trace; that of the first thread is its process's.

@@ -11,7 +11,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - no
 
 
 def restore_environment() -> None:
-    """Remove this folder from sys.path and PYTHONPATH, and import the user's own sitecustomize."""
+    """Remove this folder from sys.path and PYTHONPATH, and import the user's own sitecustomize, if there is one."""
     sys.path[:] = [entry for entry in sys.path if entry != FOLDER]
     rest = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if rest[0] == FOLDER:
@@ -31,7 +31,9 @@ def restore_environment() -> None:
 
 
 def record_asyncio_tasks() -> None:
-    """Arrange that the steps of asyncio's tasks are recorded as soon as the program imports asyncio."""
+    """Arrange that the steps of asyncio's tasks are recorded from the moment on at which the program imports
+    asyncio.
+    """
     inside = os.path.dirname(FOLDER)  # noqa: PTH120
     path = inside + "/__main__.py"
     names = {"__name__": "weft_rank", "__file__": path}

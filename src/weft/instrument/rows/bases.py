@@ -93,7 +93,9 @@ def is_usable_base(form: Form) -> bool:
 
 
 def render_base_setup(bases_by_register: Mapping[str, Base], label_prefix: str) -> tuple[str, str]:
-    """Return the assembly that loads the base registers, and the data that it reads."""
+    """Return two texts: the assembly that loads base registers with what many addresses have in common, and the data
+    that this assembly reads. The first is "" if there are no base registers.
+    """
     code: list[str] = [f"\tpushq\t%{_SPARE}\n"]
     data: list[str] = []
     for register, base in bases_by_register.items():
@@ -112,8 +114,8 @@ def render_base_setup(bases_by_register: Mapping[str, Base], label_prefix: str) 
 
 
 def _load_atom(atom: Atom) -> Iterator[str]:
-    """Yield instructions that load the value of an atom (a register, a stack slot, or an extended 32-bit half) into the
-    spare register.
+    """Yield instructions that load a value into the spare register. `atom`: a register, a stack slot, or the low half
+    of a sum of these, extended to 64 bits.
     """
     if atom.kind == "register":
         yield f"\tmovq\t%{atom.name}, %{_SPARE}\n"

@@ -110,7 +110,9 @@ def _link_successors(instructions: list[Instruction]) -> None:
 
 
 def find_functions(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last line index of each function."""
+    """Yield (index of the label's line, index of the `.size` line after the code) for each function in a compiler's
+    assembly.
+    """
     names = {found[1] for line in lines if (found := re.match(r"\t\.type\t([\w.$]+),\s*@function", line))}
     begun = None
     for n, line in enumerate(lines):
@@ -182,8 +184,8 @@ class ControlFlowGraph:
                 yield n, 0
 
     def find_latches(self, loop_head: int) -> list[int]:
-        """Return the nodes from which control goes back to the head of a loop. Nodes that can be reached without
-        passing the head are left out.
+        """Return the nodes (instruction indices) from which control goes back to the head of a loop. Those that can be
+        reached without passing the head are left out.
         """
         spans = self._dominator_spans
         if loop_head not in spans:
@@ -214,7 +216,9 @@ class ControlFlowGraph:
         return spans
 
     def _find_dominators(self) -> dict[int, int]:
-        """Return node -> the nearest node that is on every path to it (Cooper, Harvey and Kennedy 2001)."""
+        """Return node -> the nearest other node that is on every path to it (its dominator); nodes are instruction
+        indices. The algorithm is that of Cooper, Harvey and Kennedy (2001).
+        """
         order, seen = [], {0}
         todo = [(0, iter(self.codes[0].next))]
         while todo:

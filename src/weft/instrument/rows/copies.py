@@ -160,8 +160,8 @@ class _Forms:
         """Their numbers follow those of the others."""
 
     def find_or_add_form(self, form: Form, is_low_half: bool = False) -> str:
-        """Return the number of a linear form in the copy's data, as assembler text; a new form is added after those
-        that it refers to.
+        """Return the number, as assembler text, of a linear form (a sum of registers, stack slots and constants) in the
+        data of a loop's copy. A new form is added to the data, after the forms that it refers to.
         """
         key = (freeze_form(form), is_low_half)
         if key not in self.known:
@@ -175,8 +175,8 @@ class _Forms:
         return self.known[key]
 
     def _render_shift(self, form: Form, is_low_half: bool) -> str:
-        """Return the data that describe a linear form as another form plus a constant, so that elements of one array
-        share the other form; "" if the form has no constant part to split off.
+        """Return the data that describe a linear form as another form plus a constant or symbol, so that elements of
+        one array share the other form. "" if there is nothing to split off.
         """
         fixed = {atom: times for atom, times in form.items() if atom is ONE or atom.kind == "address"}
         names = [atom.name for atom in fixed if atom is not ONE]
@@ -188,7 +188,9 @@ class _Forms:
         return f"\t.quad\t{factor}, 0\n\t.long\t{SHIFTED}, {other}\n"
 
     def _render_term(self, atom: Atom, factor: int, is_low_half: bool) -> str:
-        """Return the data of one term of a linear form: the factor, and the atom that the runtime multiplies by it."""
+        """Return the data of one term of a linear form for the runtime: a factor, and the register, stack slot or other
+        value that is multiplied by it.
+        """
         if atom is ONE:
             return f"\t.quad\t{factor}, 0\n\t.long\t{NUMBER}, 0\n"
         if atom.kind == "address":
@@ -221,7 +223,7 @@ def render_memory_address(memory: Atom) -> str:
 
 
 def _memory_atoms(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
-    """Yield the atoms of a linear form that are values in memory, also those within its extended 32-bit halves."""
+    """Yield the terms of a linear form that are values in memory, also those within extended 32-bit halves."""
     for atom, _ in form:
         if atom.kind == "memory":
             yield atom
@@ -230,8 +232,8 @@ def _memory_atoms(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
 
 
 def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
-    """Return four parts of a loop's second copy: text to insert before lines and after lines (both by line index), the
-    copy's code, and its data.
+    """Return four parts of a loop's second copy, which has no hooks (calls before memory accesses): texts to insert
+    before lines and after lines of the assembly (both by line index), the copy's code, and its data.
     """
     codes, n, ways = loop.codes, loop.number, loop.ways
     marked = ways.rank > 0
@@ -248,8 +250,10 @@ def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, 
     places = sorted(loop.places, key=lambda node: turn[node])
     exits: dict[tuple[int, int], int] = {}
 
-    def way(node: int, there: int) -> str:
-        """Return the label by which a node of the copy leads to the next, within the copy or out of it."""
+    def label_towards(node: int, there: int) -> str:
+        """Return the label by which control goes from one instruction of the copy to the next, within the copy or out
+        of it.
+        """
         if there in ways.nodes:
             return f".Lweftr{n}_{there}"
         done = sum(turn[place] < turn[node] for place in places)
@@ -267,7 +271,7 @@ def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, 
             continue
         one, onward = codes[node], ways.find_next(node)
         if one.word == "jmp":
-            code.append(f"\tjmp\t{way(node, onward[0])}\n")
+            code.append(f"\tjmp\t{label_towards(node, onward[0])}\n")
             continue
         if (
             node not in loop.places
@@ -276,11 +280,11 @@ def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, 
             and node - 1 not in loop.proven
         ):
             if BRANCH.match(one.word):
-                code.append(f"\t{one.word}\t{way(node, onward[1])}\n")
+                code.append(f"\t{one.word}\t{label_towards(node, onward[1])}\n")
             else:
                 code.append(f"\t{one.text}\n")
-        if k + 1 == len(chain) or way(node, onward[0]) != f".Lweftr{n}_{chain[k + 1]}":
-            code.append(f"\tjmp\t{way(node, onward[0])}\n")
+        if k + 1 == len(chain) or label_towards(node, onward[0]) != f".Lweftr{n}_{chain[k + 1]}":
+            code.append(f"\tjmp\t{label_towards(node, onward[0])}\n")
     for (done, there), number in exits.items():
         if codes[there].labels:
             target = codes[there].labels[0]
@@ -290,17 +294,19 @@ def render_copy(loop: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, 
             if target + ":" not in before.get(line, ""):
                 before[line] = before.get(line, "") + f"{target}:\n"
         code.append(_EXIT.format(n=n, exit=number, done=done, target=target))
-    return before, behind, "".join(code), f"{_render_data(loop, places)}\t.balign\t8\n{held}"
+    return before, behind, "".join(code), f"{_render_copy_data(loop, places)}\t.balign\t8\n{held}"
 
 
 def _has_no_vectors_before_hook(ways: LoopPaths | StraightCode) -> bool:
-    """Return whether no vector register is used before the first hook."""
+    """Return whether code uses no vector register before its first hook (a call before a memory access)."""
     before = itertools.takewhile(lambda n: not ways.graph.is_hook(n), ways.order)
     return not any("%xmm" in ways.codes[n].text for n in before)
 
 
 def _render_exits(loop: CopiedLoop, forms: _Forms, block_numbers: dict[int, int]) -> Iterator[str]:
-    """Yield, for each branch that leaves the copy, the data by which the runtime decides it (`struct row_end` in C)."""
+    """Yield the data of each branch that leaves a loop's copy, by which the runtime decides it (`struct
+    row_end` in C).
+    """
     turn = {node: k for k, node in enumerate(loop.ways.order)}
     for node, one in loop.ends.items():
         left, right = (forms.find_or_add_form(form, one.size == 4) for form in (one.left, one.right))
@@ -312,9 +318,9 @@ def _render_exits(loop: CopiedLoop, forms: _Forms, block_numbers: dict[int, int]
         )
 
 
-def _render_data(loop: CopiedLoop, hook_nodes: list[int]) -> str:
-    """Return the data of a copy that the runtime reads (`struct row` in C): its hooks, linear forms, limits, blocks and
-    guards.
+def _render_copy_data(loop: CopiedLoop, hook_nodes: list[int]) -> str:
+    """Return the data of a loop's copy that the runtime reads (`struct row` in C): its memory accesses, linear forms,
+    limits of indices, blocks and branches.
     """
     n, forms, blocks = loop.number, _Forms(loop), loop.ways.blocks
     within = {node: k for k, block in enumerate(blocks) for node in block.nodes}

@@ -29,12 +29,14 @@ Form = Mapping[Atom, int]
 
 
 def slot_atom(offset: int, size: int) -> Atom:
-    """Return what some bytes at an offset from the frame pointer hold."""
+    """Return the value of a stack slot as a term of linear forms: `size` bytes at an offset from the frame pointer."""
     return Atom("slot", offset=offset, size=size)
 
 
 def memory_atom(address: Form, size: int) -> Atom:
-    """Return what some bytes at an address hold."""
+    """Return the value of `size` bytes of memory as a term of linear forms. `address`: the linear form
+    of the address.
+    """
     return Atom("memory", size=size, form=freeze_form(address))
 
 

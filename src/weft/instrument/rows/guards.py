@@ -38,8 +38,8 @@ class Guard:
 def find_block_guard(
     paths: LoopPaths, effects: InstructionEffects, block: LoopBlock, states: dict[int, MachineState]
 ) -> Guard | None:
-    """Return the comparison that decides the branch at the end of a block. Return None if the block ends without a
-    branch, or if the comparison is unknown.
+    """Return the comparison that decides the branch at the end of a block of instructions. None if the block ends
+    without a branch, or if the compared values are unknown.
     """
     return find_branch_guard(paths, effects, block.nodes[-1], states) if len(block.next) == 2 else None
 
@@ -47,7 +47,9 @@ def find_block_guard(
 def find_branch_guard(
     paths: LoopPaths, effects: InstructionEffects, node: int, states: dict[int, MachineState]
 ) -> Guard | None:
-    """Return the comparison that decides the branch at a node; None if it is unknown."""
+    """Return the comparison that decides the branch at a node (an instruction index); None if the compared values are
+    unknown.
+    """
     codes = paths.codes
     test = _TESTS.get(codes[node].word[1:])
     compare = node - 1

@@ -92,7 +92,9 @@ def find_copied_loops(assembly_lines: list[str], site_numbers: Mapping[int, int]
 
 
 def copy_loop(graph: ControlFlowGraph, mark: int, rank: int, number: int) -> CopiedLoop:
-    """Return the copy of a loop. NoCopyError if it cannot have one."""
+    """Return the second copy of a loop, without hooks (calls before memory accesses). Raises NoCopyError if it cannot
+    have one.
+    """
     return _Loop(LoopPaths(graph, mark, rank)).make_copied_loop(number)
 
 
@@ -104,8 +106,8 @@ class _Still(dict[Atom, Form]):
 
 
 def copy_straight_code(paths: StraightCode, copy_number: int) -> CopiedLoop:
-    """Return the second copy of code without a loop: its hooks with their addresses, and the instructions that the copy
-    can leave out. Raises NoCopyError if the code cannot be copied.
+    """Return the second copy of code without a loop: its hooks (calls before memory accesses) with their addresses, and
+    the instructions that the copy can leave out. Raises NoCopyError if the code cannot be copied.
     """
     effects, state = InstructionEffects(paths.graph), MachineState()
     places, compared, addresses = {}, {}, {}
@@ -127,7 +129,9 @@ def copy_straight_code(paths: StraightCode, copy_number: int) -> CopiedLoop:
 
 
 def _make_hook_site(graph: ControlFlowGraph, node: int, state: MachineState) -> HookSite:
-    """Return the hook at a node with the form of its address. Raises NoCopyError if that is unknown."""
+    """Return what the runtime must know of a hook, a call before a memory access: number, access, size, and the address
+    as a linear form. Raises NoCopyError if the address is unknown.
+    """
     found = HOOK.match(graph.codes[node].target)
     assert found
     form = state.registers.get("rdi")
@@ -145,8 +149,9 @@ class _Loop:
         self.written: set[tuple[int, int]] = set()
 
     def make_copied_loop(self, copy_number: int) -> CopiedLoop:
-        """Return the loop's second copy: its hooks, and the branches that the runtime can decide before the copy runs a
-        row of iterations. Raises NoCopyError if an address does not rise by the same amount in each iteration.
+        """Return the loop's second copy: its hooks (calls before memory accesses), and the branches that the runtime
+        can decide before the copy runs some iterations. Raises NoCopyError if an address does not rise by the same
+        amount in each iteration.
         """
         states = self._compute_states()
         places = self._find_hook_sites(states)
@@ -215,7 +220,7 @@ class _Loop:
     # --- values ---
 
     def _compute_states(self) -> dict[int, MachineState]:
-        """Return node -> what registers and slots hold before its instruction."""
+        """Return node (instruction index) -> the values that registers and stack slots have before the instruction."""
         order = self.ways.order
         states: dict[int, MachineState] = {order[0]: self._compute_entry_state()}
         for n in order[:-1]:
@@ -229,8 +234,8 @@ class _Loop:
         return states
 
     def _compute_entry_state(self) -> MachineState:
-        """Return the values that registers and slots have where an iteration begins, as far as the instructions before
-        that place show them.
+        """Return the values that registers and stack slots have where an iteration begins, as far as the instructions
+        before that place show them.
         """
         state = MachineState()
         for n in self.ways.prefix:
@@ -295,8 +300,8 @@ class _Loop:
         *,
         allows_memory: bool = False,
     ) -> bool:
-        """Return whether the value of a linear form rises by the same amount in each iteration. `allows_memory`: accept
-        values in memory at fixed addresses, which must then not change.
+        """Return whether a linear form (a sum of registers and stack slots) rises by the same amount in each iteration.
+        `allows_memory`: accept values in memory at fixed addresses, which must then not change.
         """
         for atom, times in form.items():
             if atom is ONE:
@@ -320,8 +325,8 @@ class _Loop:
         return True
 
     def _is_constant(self, form: Form, rises: dict[Atom, Form | None], low_half_rises: dict[Atom, Form]) -> bool:
-        """Return whether a linear form has the same value in each iteration; False for forms of anything but registers
-        and slots.
+        """Return whether a linear form has the same value in each iteration. False for a form with other terms than
+        registers and stack slots.
         """
         for atom in form:
             if atom is ONE:
@@ -336,8 +341,8 @@ class _Loop:
     def _note_unwritten_slot(
         self, atom: Atom, rises: dict[Atom, Form | None], low_half_rises: dict[Atom, Form]
     ) -> None:
-        """Note that a slot rises by 0 if nothing in the loop writes to it. If a write overlaps the slot, its rise is
-        noted as unknown.
+        """Note that a stack slot rises by 0 in each iteration if nothing in the loop writes to it. If a write overlaps
+        the slot, its rise is noted as unknown.
         """
         if atom.kind != "slot" or atom in rises:
             return
@@ -367,8 +372,8 @@ class _Loop:
 def _find_bounds_checks(
     paths: LoopPaths | StraightCode, states: Mapping[int, MachineState], is_usable: Callable[[Form], bool]
 ) -> dict[int, tuple[Form, int]]:
-    """Return node -> (compared form, limit) for the comparisons that check bounds. Each precedes a jump that leaves the
-    copy if the value is above the limit, as an unsigned number.
+    """Return node (instruction index) -> (compared linear form, limit) for the comparisons that check bounds. Each
+    precedes a jump that leaves the copy if the value, as an unsigned number, is above the limit.
     """
     effects, nodes, made = InstructionEffects(paths.graph), paths.nodes, {}
     for n in paths.order[:-1]:

@@ -46,7 +46,9 @@ class StraightCode:
 
 
 def find_straight_code(graph: ControlFlowGraph, excluded: set[int]) -> Iterator[StraightCode]:
-    """Yield all code without a loop in a function that has enough hooks, except code with `excluded` nodes."""
+    """Yield the pieces of a function's code that have no loop and at least FEWEST_HOOKS hooks. Nodes in `excluded` are
+    in none of them.
+    """
     n = 0
     while n < graph.end:
         if n in excluded or are_flags_read(graph, n):
@@ -59,8 +61,8 @@ def find_straight_code(graph: ControlFlowGraph, excluded: set[int]) -> Iterator[
 
 
 def _is_jumped_into(graph: ControlFlowGraph, first_node: int, last_node: int) -> bool:
-    """Return whether a jump within a range of nodes leads to another place in the range, forwards past a part of it or
-    backwards.
+    """Return whether a jump within a range of nodes (instruction indices) leads to a place in the range other than the
+    next instruction.
     """
     return any(
         first_node <= there <= last_node
@@ -71,10 +73,8 @@ def _is_jumped_into(graph: ControlFlowGraph, first_node: int, last_node: int) ->
 
 
 def _follow_straight_code(graph: ControlFlowGraph, first_node: int, excluded: set[int]) -> tuple[int, int, int]:
-    """Follow the code without branches from `first_node`, and count the hooks in it. Hooks are the calls that `weft cc`
-    inserts before accesses to memory.
-
-    Returns (node after the last hook, number of hooks, node at which the code without branches ends).
+    """Follow the code without branches from `first_node`, and count its hooks (calls before memory accesses). Return
+    (node after the last hook, number of hooks, node at which the code without branches ends).
     """
     effects, state = InstructionEffects(graph), MachineState()
     behind, hooks, n = first_node, 0, first_node

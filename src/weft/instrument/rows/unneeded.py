@@ -33,8 +33,8 @@ class _Needed:
 def find_unneeded(
     paths: LoopPaths | StraightCode, proven_comparisons: Mapping[int, object], instructions: Mapping[int, Instruction]
 ) -> set[int]:
-    """Return the nodes that a copy can leave out, because nothing uses their results after hooks and proven comparisons
-    are removed.
+    """Return the nodes (instruction indices) that a copy of code can leave out. Nothing uses their results when hooks
+    and proven comparisons are gone.
     """
     everything = _Needed({*KEPT, *LOST, FLAGS})
     needed: dict[int, _Needed] = {
@@ -72,8 +72,8 @@ def _find_unread_slot_bytes(paths: LoopPaths | StraightCode) -> set[int]:
 
 
 def _needed_registers(rank: int) -> tuple[str, ...]:
-    """Return the caller-saved registers whose values are needed where the copy ends. For a parallel loop, they are the
-    arguments of the call that begins the next iteration.
+    """Return the caller-saved registers whose values are needed where a loop's copy ends. For a parallel loop, they are
+    the arguments of the call that begins the next iteration.
     """
     if rank == 0:
         return LOST
@@ -91,8 +91,8 @@ def _implicit_registers(one: Instruction) -> set[str]:
 
 
 def _update_needed(instruction: Instruction, needed: _Needed, lowest_taken_offset: int) -> bool:
-    """Change `needed` from the state after an instruction to the state before it, and return True. Return False,
-    without a change, if nothing needs the instruction's result.
+    """Change `needed`, what later instructions read, from the state after an instruction to the state before it, and
+    return True. Return False, without a change, if nothing needs the instruction's result.
     """
     stored = _slot_bytes_written(instruction, lowest_taken_offset)
     if stored and stored <= needed.overwritten:
@@ -142,8 +142,8 @@ def _registers_read(instruction: Instruction) -> set[str]:
 
 
 def _slot_bytes_written(instruction: Instruction, lowest_taken_offset: int) -> set[int]:
-    """Return the frame offsets of the bytes that an instruction writes to a slot of the compiler; empty if it writes
-    anything else, or nothing.
+    """Return the frame offsets of the bytes that an instruction writes to one of the compiler's stack slots. Empty if
+    it writes anything else, or nothing.
     """
     size, place = (
         _STORED.get(instruction.word, 0),

@@ -35,7 +35,9 @@ class LoopPaths:
         self.blocks = self._split_into_blocks()
 
     def find_next(self, node: int) -> list[int]:
-        """Return the nodes that can follow a node within one iteration, also those that leave the copy."""
+        """Return the nodes (instruction indices) that can follow a node within one iteration, also those that leave the
+        copy.
+        """
         if node == self.last:
             return []
         if self.rank:
@@ -47,8 +49,8 @@ class LoopPaths:
         return [there for there in self.find_next(node) if there in self.nodes]
 
     def _find_body(self) -> set[int]:
-        """Return the nodes of the natural loop to which the iteration's beginning belongs. Raises NoCopyError if no
-        loop is there, or if the loop cannot be copied.
+        """Return the nodes (instruction indices) of the loop whose iterations begin at `mark`. Raises NoCopyError if no
+        loop is there, or if it cannot be copied.
         """
         graph, head = self.graph, self.mark
         if not self.rank and are_flags_read(graph, head):
@@ -66,8 +68,8 @@ class LoopPaths:
         return body
 
     def _choose_nodes(self, body: set[int]) -> set[int]:
-        """Return those nodes of the loop's body that are on paths around the loop without calls except hooks. Raises
-        NoCopyError if these paths have no hook or too many nodes.
+        """Return the nodes of the loop's body that are on paths around the loop. These paths may call nothing but
+        hooks. Raises NoCopyError if they have no hook or too many nodes.
         """
         codes, graph = self.codes, self.graph
         fit = {n for n in body if graph.is_hook(n) or codes[n].word not in ("call", "callq", "ret", "unknown")}
@@ -89,7 +91,9 @@ class LoopPaths:
         return nodes
 
     def _sort_nodes(self) -> list[int]:
-        """Return the nodes in topological order. Raises NoCopyError if there is a loop within the loop."""
+        """Return the nodes of the copy in topological order: each comes after all that lead to it. Raises NoCopyError
+        if there is a loop within the loop.
+        """
         waits = dict.fromkeys(self.nodes, 0)
         for n in self.nodes:
             for there in self.inside(n):
@@ -129,7 +133,7 @@ class LoopPaths:
 
 
 def are_flags_read(graph: ControlFlowGraph, node: int) -> bool:
-    """Return whether the processor's flags at a node may still be read."""
+    """Return whether the processor's flags, as they are before a node (an instruction index), may still be read."""
     while node < len(graph.codes) and not graph.is_hook(node):
         one = graph.codes[node]
         if FLAGS_READ.match(one.word) or one.word in ("jmp", "call", "callq", "ret"):

@@ -50,7 +50,7 @@ def is_of_another_process(path: Path, target: Path) -> bool:
 def read_run_headers(run: RunDirectory) -> dict[str, Header]:
     """Return the headers of a run's records by their names, including packed records."""
     files = sorted(run.ranks.glob("*.weft"))
-    packed = [one for path in sorted(run.ranks.glob(f"*{SUFFIX}")) for one in Pack(path, run.path).ranks([])]
+    packed = [one for path in sorted(run.ranks.glob(f"*{SUFFIX}")) for one in Pack(path, run.path).read_records([])]
     found = {one.name: read_header(one.beginning.ljust(PAGE, b"\0")) for one in packed}
     found |= {path.name: rank_processes.read_rank_header(path) for path in files}
     return {name: header for name, header in found.items() if header is not None}

@@ -35,8 +35,11 @@ _WINDOWS = "windows"
 def all_rows() -> Iterator[Meaning]:
     """Yield the meanings of all functions of MPI, each once."""
     for family in (
-        _sends, _receives, _pairs, _probes, _partitions, _buffers, _requests, _data, _neighbours, _communicators,
-        _processes, _windows, _accesses, _epochs, _file_collectives, _file_transfers, _begin_and_end, _local,
+        _send_meanings, _receive_meanings, _send_receive_meanings, _probe_meanings, _partition_meanings,
+        _buffer_call_meanings, _request_call_meanings, _data_collective_meanings, _neighbourhood_meanings,
+        _communicator_meanings,
+        _process_meanings, _window_collective_meanings, _one_sided_meanings, _epoch_meanings,
+        _file_collective_meanings, _file_transfer_meanings, _init_and_finalize_meanings, _local_meanings,
     ):  # fmt: skip
         yield from family()
 
@@ -44,7 +47,7 @@ def all_rows() -> Iterator[Meaning]:
 # Point to point (3)
 
 
-def _sends() -> Iterator[Meaning]:
+def _send_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the sends in their four modes (MPI-4.1, 3.4). Ready and buffered sends wait for nobody: the
     receive of the former is posted by contract, and the latter copies its message.
     """
@@ -61,7 +64,7 @@ def _sends() -> Iterator[Meaning]:
                   waits=Waits.NOBODY, sends=Share.EACH, makes=("REQUEST",))  # fmt: skip
 
 
-def _receives() -> Iterator[Meaning]:
+def _receive_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the receives, also of those for matched messages (MPI-4.1, 3.2, 3.8)."""
     blocking = Meaning("Recv", Act.RECEIVE, _MESSAGES, kin="Recv", leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                        receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
@@ -76,7 +79,7 @@ def _receives() -> Iterator[Meaning]:
     yield _form_with_request(matched, "Imrecv")
 
 
-def _pairs() -> Iterator[Meaning]:
+def _send_receive_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the calls that send one message and receive another (MPI-4.1, 3.10)."""
     for name in ("Sendrecv", "Sendrecv_replace"):
         blocking = Meaning(name, Act.SEND_RECEIVE, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
@@ -86,7 +89,7 @@ def _pairs() -> Iterator[Meaning]:
         yield _form_with_request(blocking, "I" + name.lower())
 
 
-def _probes() -> Iterator[Meaning]:
+def _probe_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the probes (MPI-4.1, 3.8)."""
     for name, act, makes in (("Probe", Act.PROBE, ()), ("Mprobe", Act.MATCHED_PROBE, ("MESSAGE",))):
         blocking = Meaning(name, act, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER, makes=makes)
@@ -95,14 +98,14 @@ def _probes() -> Iterator[Meaning]:
                                 waits=Waits.NOBODY, traits=Trait.POLLS)  # fmt: skip
 
 
-def _partitions() -> Iterator[Meaning]:
+def _partition_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the calls that mark or ask for parts of a message (MPI-4.1, 4.2)."""
     for name in ("Pready", "Pready_range", "Pready_list"):
         yield Meaning(name, Act.PARTITION, _MESSAGES, kin=name, mode=Mode.PARTITIONED)
     yield Meaning("Parrived", Act.ASK, _MESSAGES, kin="Parrived", mode=Mode.PARTITIONED, traits=Trait.POLLS)
 
 
-def _buffers() -> Iterator[Meaning]:
+def _buffer_call_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the calls on buffers of buffered sends (MPI-4.1, 3.6): flush and detach wait until the
     buffer is empty."""
     for of in ("Buffer_", "Comm_", "Session_"):
@@ -122,7 +125,7 @@ def _form_with_request(blocking: Meaning, name: str, form: Form = Form.NONBLOCKI
 # Requests (3.7, 3.9, 12.2)
 
 
-def _requests() -> Iterator[Meaning]:
+def _request_call_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the calls that complete, query, start and free requests (MPI-4.1, 3.7, 3.9)."""
     numbers = {"": Many.ONE, "all": Many.ALL, "any": Many.ANY, "some": Many.SOME}
     for ending, many in numbers.items():
@@ -171,7 +174,7 @@ _WAITING_FOR_ALL = frozenset((_ALL, _TO_ROOT, Leaves.AFTER_LOWER, Leaves.AFTER_L
 """Strengths of which the standard says for whom, so that a member which has not left waits for each of those."""
 
 
-def _data() -> Iterator[Meaning]:
+def _data_collective_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the collectives that move data, in their three forms (MPI-4.1, 6)."""
     for name, leaves, sends, receives, in_place in (*_DATA, *_REDUCTIONS):
         traits = Trait.REDUCES if name in {row[0] for row in _REDUCTIONS} else Trait.NONE
@@ -183,7 +186,7 @@ def _data() -> Iterator[Meaning]:
         ))  # fmt: skip
 
 
-def _neighbours() -> Iterator[Meaning]:
+def _neighbourhood_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the collectives along the edges of a topology (MPI-4.1, 8.6): a member may have none."""
     for name, _, sends, receives, _ in _DATA:
         if name.startswith("All"):
@@ -207,7 +210,7 @@ def _collective(name: str, topic: str, over: Over = Over.COMMUNICATOR, **facts: 
     return Meaning(name, Act.COLLECTIVE, topic, kin=name, over=over, **{"waits": Waits.EVERY, **facts})  # type: ignore[arg-type]
 
 
-def _communicators() -> Iterator[Meaning]:
+def _communicator_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the calls that make and free communicators. All members have to take part in making one
     (MPI-4.1, 7.4.2), except for graphs that each rank gives by its adjacent edges.
     """
@@ -229,7 +232,7 @@ def _communicators() -> Iterator[Meaning]:
     yield _collective("Comm_set_info", topic, waits=Waits.SOME)
 
 
-def _processes() -> Iterator[Meaning]:
+def _process_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the calls that make communicators with processes of another world (MPI-4.1, 11.8 to
     11.10)."""
     topic = "processes"
@@ -246,7 +249,7 @@ def _processes() -> Iterator[Meaning]:
 # Windows (12)
 
 
-def _windows() -> Iterator[Meaning]:
+def _window_collective_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the collectives that make, free and synchronise windows (MPI-4.1, 12.2, 12.5)."""
     for name in ("Win_create", "Win_allocate", "Win_allocate_shared", "Win_create_dynamic"):
         yield _collective(name, _WINDOWS, makes=("WINDOW",))
@@ -256,7 +259,7 @@ def _windows() -> Iterator[Meaning]:
     yield _collective("Win_set_info", _WINDOWS, Over.WINDOW, waits=Waits.SOME)
 
 
-def _accesses() -> Iterator[Meaning]:
+def _one_sided_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the one-sided operations (MPI-4.1, 12.3); an accumulate is atomic and ordered (MPI-4.1,
     12.7)."""
     update, both = Access.UPDATE | Access.ATOMIC, Access.UPDATE | Access.READ | Access.ATOMIC
@@ -271,7 +274,7 @@ def _accesses() -> Iterator[Meaning]:
             yield _form_with_request(plain, "R" + name.lower())
 
 
-def _epochs() -> Iterator[Meaning]:
+def _epoch_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the synchronisation calls that name their targets or their lock (MPI-4.1, 12.5.2 to
     12.5.4)."""
     waits = {
@@ -290,7 +293,7 @@ def _epochs() -> Iterator[Meaning]:
 _TRANSFERS = "read_all write_all read_at_all write_at_all read_ordered write_ordered"
 
 
-def _file_collectives() -> Iterator[Meaning]:
+def _file_collective_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the collectives on a file (MPI-4.1, 14.2 to 14.4): the implementation decides who may
     leave before others."""
     yield _collective("File_open", FILES, makes=("FILE",))
@@ -310,7 +313,7 @@ def _on_file(name: str, **facts: object) -> Meaning:
     return _collective(name, FILES, Over.FILE, waits=Waits.SOME, **facts)
 
 
-def _file_transfers() -> Iterator[Meaning]:
+def _file_transfer_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the reads and writes of one process on a file (MPI-4.1, 14.4)."""
     for word in "read write read_at write_at read_shared write_shared".split():
         alone = Meaning("File_" + word, Act.TRANSFER, FILES, kin="File_" + word)
@@ -321,7 +324,7 @@ def _file_transfers() -> Iterator[Meaning]:
 # The rest
 
 
-def _begin_and_end() -> Iterator[Meaning]:
+def _init_and_finalize_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the calls that start and end MPI and sessions (MPI-4.1, 11.2 to 11.4).
 
     The processes of a world synchronise in MPI_Finalize, those of a session may.
@@ -336,7 +339,7 @@ def _begin_and_end() -> Iterator[Meaning]:
     yield Meaning("Abort", Act.BEGIN_OR_END, topic, kin="Abort", traits=Trait.ANYTIME)
 
 
-def _local() -> Iterator[Meaning]:
+def _local_meanings() -> Iterator[Meaning]:
     """Yield the meanings of the functions that wait for nobody, from the lists of local.py."""
     traits: dict[str, Trait] = {}
     for trait, names in (

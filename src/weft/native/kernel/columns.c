@@ -12,7 +12,8 @@ struct reader {
     uint64_t at, end;
 };
 
-/* Read an unsigned varint of a tail (the extra arguments of an event); past the end everything is 0. */
+/* Read an unsigned varint from an event's tail (its arguments that do not fit the fixed-size slot); past the end every
+ * byte is 0. */
 static uint64_t read_unsigned(struct reader *reader) {
     uint64_t value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
@@ -24,21 +25,21 @@ static uint64_t read_unsigned(struct reader *reader) {
     return value;
 }
 
-/* Read a zigzag varint of a tail. */
+/* Read a zigzag varint from an event's tail. */
 static int64_t read_signed(struct reader *reader) {
     uint64_t zigzag = read_unsigned(reader);
     return (int64_t)(zigzag >> 1) ^ -(int64_t)(zigzag & 1);
 }
 
-/* Pass over bytes of a tail; past the end everything is zero, wherever. */
+/* Skip bytes of an event's tail, at most to its end. */
 static void skip_bytes(struct reader *reader, uint64_t byte_count) {
     /* Past the end everything is zero, wherever. */
     reader->at =
         byte_count > reader->end || reader->at + byte_count > reader->end ? reader->end : reader->at + byte_count;
 }
 
-/* Read a scalar of a tail by its code and return it: addresses are absolute again, doubles and strings are passed over
- * and give 0. */
+/* Read one scalar of an event's tail and return it: addresses become absolute; doubles and strings are skipped and give
+ * 0. */
 static int64_t read_scalar(struct reader *reader, uint8_t code, uint64_t buffer) {
     switch (code) {
     case WEFT_CODE_DOUBLE: skip_bytes(reader, 8); return 0;
@@ -49,7 +50,7 @@ static int64_t read_scalar(struct reader *reader, uint8_t code, uint64_t buffer)
     }
 }
 
-/* Read a status of a tail, and write it into row `row` of a column if it is wanted. */
+/* Read an MPI status from an event's tail and, if wanted, store its fields in a row of a column. */
 static void read_status(struct reader *reader, struct weft_column *column, bool is_wanted, uint64_t row) {
     uint64_t head = read_unsigned(reader);
     int64_t fields[4] = {0};
@@ -68,8 +69,8 @@ static void read_status(struct reader *reader, struct weft_column *column, bool 
     column->error[row] = fields[3];
 }
 
-/* Read an array of a tail: at the first pass its length is written behind the place of its start, at the second its
- * elements. */
+/* Read an array from an event's tail: in the first pass (`is_fill` false) store its length in the column, in the second
+ * its elements. */
 static void read_array(struct reader *reader, struct weft_column *column, uint64_t event_row, uint64_t buffer,
                        bool is_fill) {
     uint8_t code = column->code & (uint8_t)~WEFT_CODE_ARRAY;
@@ -90,7 +91,8 @@ static void read_array(struct reader *reader, struct weft_column *column, uint64
     }
 }
 
-/* Decode the tails of many events column by column; see the head of this file for the two passes. */
+/* Decode the tails (arguments beyond the fixed-size slot) of many events of one function into columns. `fill` 0:
+ * scalars, statuses and array lengths; 1: array elements. */
 void weft_columns(const struct weft_columns_input *input, struct weft_column *columns, int fill) {
     for (uint64_t row = 0; row < input->count; row++) {
         const struct weft_event *event = &input->events[input->which[row]];

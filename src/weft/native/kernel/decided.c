@@ -31,7 +31,7 @@ struct patterns {
     uint64_t size, used;
 };
 
-/* Return the row of a pattern (source -1: any, tag -1: any), or the unused one where it would be. */
+/* Return the table row for a receive pattern (communicator, source or -1, tag or -1), or the free row for it. */
 static struct pattern_row *find_pattern(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag) {
     uint64_t hash = (uint64_t)(uint32_t)source * 0x9e3779b97f4a7c15u ^ (uint64_t)(uint32_t)tag * 0xbf58476d1ce4e5b9u ^
                     (uint64_t)(uint32_t)comm * 0x94d049bb133111ebu;
@@ -42,7 +42,7 @@ static struct pattern_row *find_pattern(struct patterns *patterns, int32_t comm,
     }
 }
 
-/* Note a receive as the newest one of its pattern. Return false without memory. */
+/* Remember a receive as the newest one posted with its pattern. Return false without memory. */
 static bool remember_newest_receive(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag,
                                     uint32_t recv) {
     struct pattern_row *row = find_pattern(patterns, comm, source, tag);
@@ -64,7 +64,7 @@ static bool remember_newest_receive(struct patterns *patterns, int32_t comm, int
     return true;
 }
 
-/* Add a pair: the receive `earlier` was decided before `later`. Return false without memory. */
+/* Record that which message the receive `earlier` gets was decided before `later` was. Return false without memory. */
 static bool add_pair(struct weft_pairs *pairs, uint32_t earlier, uint32_t later) {
     if (pairs->count == pairs->room) {
         uint64_t room = pairs->room ? pairs->room * 2 : 1024;
@@ -80,7 +80,8 @@ static bool add_pair(struct weft_pairs *pairs, uint32_t earlier, uint32_t later)
     return true;
 }
 
-/* Find the newest receive of each of the four patterns that a message fits; NONE where there is none. */
+/* For a message, find the newest receive of each of the four patterns it fits (exact or any source, exact or any tag);
+ * NONE if there is none. */
 static void find_newest_fitting(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag,
                                 uint32_t receives[4]) {
     for (int pattern = 0; pattern < 4; pattern++) {
@@ -89,7 +90,8 @@ static void find_newest_fitting(struct patterns *patterns, int32_t comm, int32_t
     }
 }
 
-/* Find for the receives of one rank when it was decided what they take, and the pairs. Return false without memory. */
+/* For each receive of a rank, find the earliest call that proves which message it gets (into `known`), and the pairs of
+ * receives decided one before the other. Return false without memory. */
 static bool find_decisions_of_rank(const struct weft_decided_input *input, uint32_t rank, struct weft_pairs *pairs,
                                    uint32_t *known) {
     struct patterns patterns = {calloc(64, sizeof *patterns.rows), 64, 0};
@@ -135,7 +137,8 @@ static bool find_decisions_of_rank(const struct weft_decided_input *input, uint3
     return is_good;
 }
 
-/* Find when it was decided which message each receive takes; see decided.h. */
+/* Find for all receives when it was decided which message they get: `known` gets the call that proves it; returned are
+ * the pairs of receives decided one before the other, NULL without memory. */
 struct weft_pairs *weft_decided(const struct weft_decided_input *input, uint32_t *known) {
     struct weft_pairs *pairs = calloc(1, sizeof *pairs);
     for (uint32_t rank = 0; pairs && rank < input->ranks; rank++)
@@ -150,7 +153,7 @@ struct weft_pairs *weft_decided(const struct weft_decided_input *input, uint32_t
 
 uint64_t weft_pairs_count(const struct weft_pairs *pairs) { return pairs->count; }
 
-/* Copy the pairs into the caller's columns, which have room by weft_pairs_count(), and free them. */
+/* Copy the pairs to the caller's arrays, sized by weft_pairs_count(), and free them. */
 void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later) {
     if (pairs->count) {
         memcpy(earlier, pairs->earlier, pairs->count * sizeof *earlier);
@@ -161,7 +164,8 @@ void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *late
     free(pairs);
 }
 
-/* Compute for each receive the latest point of its rank that had to be before it was decided; see decided.h. */
+/* For each receive, compute the latest point of its rank that must precede the decision which message it gets: what the
+ * senders of its message and of earlier ones in its chain of pairs know. */
 void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs, const uint32_t *earlier,
                 const uint32_t *later, uint32_t *reach) {
     for (uint64_t receive = 0; receive < recvs; receive++)

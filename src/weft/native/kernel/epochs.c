@@ -19,7 +19,7 @@ struct walk {
     struct weft_epochs_output *out;
 };
 
-/* Add a misuse: a call's row, what is wrong with it, and the row of another call or -1. */
+/* Add a misuse of one-sided communication: its kind, the offending call's row, and a related call's row or -1. */
 static void add_misuse(struct walk *walk, enum wrong kind, int32_t row, int32_t other_row) {
     struct weft_epochs_output *output = walk->out;
     output->wrong[output->wrongs] = (uint8_t)kind;
@@ -27,7 +27,8 @@ static void add_misuse(struct walk *walk, enum wrong kind, int32_t row, int32_t 
     output->other[output->wrongs++] = other_row;
 }
 
-/* Add an epoch that a call begins and return its index; `number` counts the fences of a window. */
+/* Open an access epoch at a call and return its index. `number`: which fence epoch of its window it is, 0 for other
+ * kinds. */
 static int32_t open_epoch(struct walk *walk, int32_t row, int32_t number) {
     struct weft_epochs_output *output = walk->out;
     output->begin[output->epochs] = row;
@@ -38,7 +39,7 @@ static int32_t open_epoch(struct walk *walk, int32_t row, int32_t number) {
     return (int32_t)output->epochs++;
 }
 
-/* Make room for the lock and the flushes of a peer. Return false without memory. */
+/* Make room in a window's tables of locks and flushes for a target rank. Return false without memory. */
 static bool make_room_for_peer(struct window *window, int32_t peer) {
     if (peer < window->room) return true;
     int32_t room = window->room ? window->room : 8;
@@ -54,7 +55,7 @@ static bool make_room_for_peer(struct window *window, int32_t peer) {
     return true;
 }
 
-/* Return the row of the call that opened the newest of the epochs that must be closed; -1 if there is none. */
+/* Return the row of the call that opened the newest access epoch that still needs closing; -1 if there is none. */
 static int32_t find_opening_call(const struct walk *walk, const struct window *window) {
     int32_t epoch = -1;
     if (window->fence >= 0 && window->fence_used) epoch = window->fence;
@@ -69,7 +70,8 @@ static int32_t find_opening_call(const struct walk *walk, const struct window *w
     return epoch < 0 ? -1 : walk->out->begin[epoch];
 }
 
-/* Add a misuse for each epoch of a window that is still open at MPI_Win_free (its row) or at the program's end (-1). */
+/* Report each epoch of a window that is still open at MPI_Win_free (row `free_row`) or at the program's end (-1) as a
+ * misuse. */
 static void add_unclosed_epochs(struct walk *walk, struct window *window, int32_t free_row) {
     const int32_t *begin = walk->out->begin;
     if (window->fence >= 0 && window->fence_used) add_misuse(walk, NEVER_CLOSED, begin[window->fence], free_row);
@@ -89,7 +91,7 @@ static void add_unclosed_epochs(struct walk *walk, struct window *window, int32_
     else add_misuse(walk, NEVER_WAITED, window->post, -1);
 }
 
-/* Forget all epochs of a window, as one without any. */
+/* Reset a window to having no epochs. */
 static void reset_window(struct window *window) {
     window->fence = window->start = window->post = window->lock_all = window->inner = -1;
     window->fence_used = false;
@@ -101,7 +103,7 @@ static void reset_window(struct window *window) {
     }
 }
 
-/* Put a one-sided operation into its epoch; outside of any it is a misuse. */
+/* Assign a one-sided operation to the epoch that permits it; report a misuse if there is none. */
 static void check_operation(struct walk *walk, struct window *window, int32_t row, int32_t peer) {
     struct weft_epochs_output *output = walk->out;
     int32_t *epoch = &output->epoch[row];
@@ -114,16 +116,16 @@ static void check_operation(struct walk *walk, struct window *window, int32_t ro
     output->phase[row] = (peer >= 0 ? window->flushes[peer] : 0) + window->flushed_all;
 }
 
-/* Add a misuse if a call opens an epoch within one of a fence or a start: epochs that give access to one window do not
- * overlap, but for locks of several ranks (MPI-4.1, 12.5). */
+/* Report a misuse if a call opens an epoch inside one of a fence or of MPI_Win_start: access epochs of one window must
+ * not overlap, except locks of different ranks (MPI-4.1, 12.5). */
 static void check_overlapping_epoch(struct walk *walk, struct window *window, int32_t row, enum wrong in_fence,
                                     enum wrong in_start) {
     if (window->fence >= 0 && window->fence_used) add_misuse(walk, in_fence, row, walk->out->begin[window->fence]);
     else if (window->start >= 0) add_misuse(walk, in_start, row, walk->out->begin[window->start]);
 }
 
-/* Let a fence end an epoch and begin one. What two fences enclose is their epoch where the rank accesses the window
- * there; those that assert something may say that there is none. */
+/* Handle MPI_Win_fence: it ends an epoch and begins another. An epoch between two fences only counts once the rank
+ * accesses the window in it. */
 static void check_fence(struct walk *walk, struct window *window, int32_t row) {
     const uint8_t *plain = walk->in->plain;
     int32_t *end = walk->out->end, *begin = walk->out->begin;
@@ -139,7 +141,7 @@ static void check_fence(struct walk *walk, struct window *window, int32_t row) {
     window->inner = -1;
 }
 
-/* Let a lock of a peer begin its epoch. */
+/* Handle MPI_Win_lock: it begins an epoch on one target rank. */
 static void check_lock(struct walk *walk, struct window *window, int32_t row, int32_t peer) {
     int32_t locked_epoch = peer >= 0 ? window->locks[peer] : -1;
     if (locked_epoch >= 0 || window->lock_all >= 0)
@@ -151,7 +153,7 @@ static void check_lock(struct walk *walk, struct window *window, int32_t row, in
     window->newest = peer;
 }
 
-/* Let a flush begin a new phase of operations on its targets; without a lock it is a misuse. */
+/* Handle a flush: operations after it belong to a new phase. A flush outside of a lock epoch is a misuse. */
 static void check_flush(struct walk *walk, struct window *window, int32_t row, int32_t peer, bool is_all,
                         bool is_remote) {
     bool is_locked = window->lock_all >= 0 || (is_all ? window->held > 0 : peer >= 0 && window->locks[peer] >= 0);
@@ -160,7 +162,7 @@ static void check_flush(struct walk *walk, struct window *window, int32_t row, i
     else if (is_remote && peer >= 0) window->flushes[peer]++;
 }
 
-/* Check one one-sided call on its window. */
+/* Handle one one-sided communication call on its window. */
 static void check_call(struct walk *walk, struct window *window, int32_t row) {
     const struct weft_epochs_input *input = walk->in;
     int32_t peer = input->peer[row], *end = walk->out->end;
@@ -224,7 +226,8 @@ static void check_call(struct walk *walk, struct window *window, int32_t row) {
     }
 }
 
-/* Find the epochs and misuses of one rank's windows; see epochs.h. */
+/* Assign the one-sided operations of a rank to access epochs and list misuses of one-sided communication. Return 0, or
+ * -1 without memory. */
 int weft_epochs(const struct weft_epochs_input *input, struct weft_epochs_output *output) {
     struct walk walk = {input, output};
     struct window *windows = calloc(input->windows + 1u, sizeof *windows);

@@ -48,7 +48,7 @@ struct weft_ops {
 
 #define HUGE_PAGE (2u << 20)
 
-/* Half of the time of a large extraction went into page faults. */
+/* Ask the kernel for huge pages, because page faults took half of the time of a large extraction. */
 static void prefer_huge_pages(void *memory, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     if (bytes < 4 * HUGE_PAGE) return;
@@ -57,7 +57,8 @@ static void prefer_huge_pages(void *memory, size_t bytes) {
 #endif
 }
 
-/* Make room for row `count` of an array that doubles. Return false, and note it in `ops`, without memory. */
+/* Make room for row `count` in an array that doubles its capacity. Return false and mark `ops` as failed without
+ * memory. */
 static bool make_room(struct weft_ops *ops, void **rows, uint64_t *capacity, uint64_t count, size_t row_size) {
     if (count < *capacity) return true;
     uint64_t wanted = *capacity ? *capacity * 2 : 1024;
@@ -74,7 +75,7 @@ static bool make_room(struct weft_ops *ops, void **rows, uint64_t *capacity, uin
 
 #define PAGE_ROWS 4096u
 
-/* Return a new page of a table at an index, all bytes 0xff; NULL without memory. */
+/* Add a page of rows, all bytes 0xff, to a table at an index and return it; NULL without memory. */
 static struct page *add_page(struct table *table, uint32_t page_index, size_t row_size) {
     if (page_index >= table->count) {
         uint32_t wanted = table->count ? table->count : 16;
@@ -92,8 +93,8 @@ static struct page *add_page(struct table *table, uint32_t page_index, size_t ro
     return table->pages[page_index] = page;
 }
 
-/* Return the row of an object id in a table, made (all bytes 0xff) where it is new; NULL for an id that cannot be, or
- * without memory. */
+/* Return the row of an object id in a paged table; a new row has all bytes 0xff. NULL for an impossible id or without
+ * memory. */
 static inline void *find_or_make_row(struct weft_ops *ops, struct table *table, uint64_t id, size_t row_size) {
     if (id < WEFT_ID_DYNAMIC || id >= MAX_ID) return NULL;
     uint32_t index = (uint32_t)id - WEFT_ID_DYNAMIC, page_index = index / PAGE_ROWS;
@@ -105,14 +106,14 @@ static inline void *find_or_make_row(struct weft_ops *ops, struct table *table, 
     return page->rows + (size_t)(index % PAGE_ROWS) * row_size;
 }
 
-/* Return the row of an object id in a table; NULL where its page was never made. */
+/* Return the row of an object id in a paged table; NULL if its page was never created. */
 static inline void *find_row(struct table *table, uint64_t id, size_t row_size) {
     uint64_t index = id - WEFT_ID_DYNAMIC;
     if (id < WEFT_ID_DYNAMIC || index / PAGE_ROWS >= table->count || !table->pages[index / PAGE_ROWS]) return NULL;
     return table->pages[index / PAGE_ROWS]->rows + (size_t)(index % PAGE_ROWS) * row_size;
 }
 
-/* Empty a table; its pages are kept for other ids. */
+/* Remove all rows from a paged table but keep its pages for reuse. */
 static void empty_table(struct table *table) {
     for (uint32_t page_index = 0; page_index < table->count; page_index++) {
         struct page *page = table->pages[page_index];
@@ -123,7 +124,7 @@ static void empty_table(struct table *table) {
     }
 }
 
-/* Free a table with its pages. */
+/* Free a paged table with all its pages. */
 static void free_table(struct table *table) {
     empty_table(table);
     while (table->spare) {
@@ -138,8 +139,8 @@ static struct request *find_request(struct weft_ops *ops, uint64_t id) {
     return find_row(&ops->requests, id, sizeof(struct request));
 }
 
-/* Return the ticket of an event: its turn among the calls of all threads, for a probe that found a message the turn of
- * finding it. NONE for one thread, without a ticket, or if the tail is damaged. */
+/* Return an event's ticket, which orders the calls of all threads of a process; for a successful probe the ticket of
+ * the moment it found its message. NONE if the process has one thread, without a ticket, or if the data is damaged. */
 static uint32_t read_ticket(const struct weft_extract_input *input, uint64_t event_index) {
     const struct weft_event *event = &input->events[event_index];
     if (!input->threads || !(event->flags & WEFT_FLAG_TICKET) || !(event->flags & WEFT_FLAG_HAS_TAIL)) return NONE;
@@ -158,7 +159,7 @@ static uint32_t read_ticket(const struct weft_extract_input *input, uint64_t eve
     return cursor.bad ? NONE : (uint32_t)ticket;
 }
 
-/* Return the status that an event holds in its slot. */
+/* Return the MPI status that an event holds in its fixed-size slot. */
 static struct status make_slot_status(const struct weft_event *event) {
     struct status status = {
         .set = true, .cancelled = event->flags & WEFT_FLAG_CANCELLED, .source = event->peer, .tag = event->tag};
@@ -167,7 +168,7 @@ static struct status make_slot_status(const struct weft_event *event) {
 
 /* ---- posts ---- */
 
-/* Return a rank's communicator by its local id; NULL if it is not known. */
+/* Return a rank's communicator by its local id; NULL if the id is unknown. */
 static const struct weft_local_comm *find_comm(const struct weft_extract_input *input, uint32_t id) {
     if (id >= input->comm_count || input->comms[id].index < 0) return NULL;
     return &input->comms[id];
@@ -178,11 +179,11 @@ static int32_t find_peer_rank(const struct weft_extract_input *input, const stru
     return peer >= 0 && peer < comm->peer_count ? input->peers[comm->first_peer + peer] : -1;
 }
 
-/* Return whether a call posted nothing, because its error class is 1 to 6 (buffer, count, type, tag, communicator,
- * rank): those are refusals in every MPI. */
+/* Return whether MPI rejected a call, so that it posted nothing: error classes 1 to 6 (buffer, count, type, tag,
+ * communicator, rank) are rejections in every implementation. */
 static bool is_refused(const struct weft_event *event) { return event->error >= 1 && event->error <= 6; }
 
-/* Return the flags of an operation that a function with this specification posts. */
+/* Return the operation flags (WEFT_POST_…) that follow from a function's specification. */
 static uint16_t make_post_flags(struct weft_spec spec) {
     return (spec.flags & WEFT_SPEC_SYNCHRONOUS ? WEFT_POST_SYNCHRONOUS : 0) |
            (spec.flags & WEFT_SPEC_BUFFERED ? WEFT_POST_BUFFERED : 0) |
@@ -191,8 +192,8 @@ static uint16_t make_post_flags(struct weft_spec spec) {
            (spec.flags & WEFT_SPEC_NONBLOCKING ? WEFT_POST_NONBLOCKING : 0);
 }
 
-/* Add a send that an event posts with the arguments of another one (Send_init), or its own. Return its index, or NONE
- * where nothing was posted. */
+/* Add the send that a call posts, with the arguments of event `args_event` (of MPI_Send_init for a persistent one).
+ * Return its index, or NONE if nothing was posted. */
 static uint32_t add_send(struct weft_ops *ops, uint64_t event_index, uint64_t args_event, struct weft_spec spec,
                          uint16_t more_flags) {
     const struct weft_event *arguments = &ops->in->events[args_event];
@@ -217,7 +218,7 @@ static uint32_t add_send(struct weft_ops *ops, uint64_t event_index, uint64_t ar
     return (uint32_t)ops->send_count++;
 }
 
-/* Replace the wildcards of a receive or probe by the source and tag of its status, if it tells them. */
+/* Replace MPI_ANY_SOURCE and MPI_ANY_TAG of a receive or probe by the values in its status, if that holds them. */
 static void resolve_wildcards(struct weft_ops *ops, struct weft_post *receive, struct status status) {
     const struct weft_event *arguments = &ops->in->events[receive->event];
     if (receive->flags & WEFT_POST_PERSISTENT) arguments = &ops->in->events[receive->args];
@@ -238,7 +239,7 @@ struct pattern {
     int32_t source, tag;
 };
 
-/* Return the source and tag that a call asked for, before any outcome was written over a wildcard in its slot. */
+/* Return the source and tag that a call asked for: the wildcard, even where the slot already holds the actual value. */
 static struct pattern make_slot_pattern(const struct weft_event *event) {
     struct pattern pattern = {event->peer, event->tag};
     if (event->flags & WEFT_FLAG_ANY_SOURCE) pattern.source = WEFT_RANK_ANY_SOURCE;
@@ -246,7 +247,8 @@ static struct pattern make_slot_pattern(const struct weft_event *event) {
     return pattern;
 }
 
-/* Fill a receive or probe that an event posts. Return false where nothing was posted. */
+/* Fill in the receive or probe that a call posts, with the arguments of event `args_event`. Return false if nothing was
+ * posted. */
 static bool fill_receive(struct weft_ops *ops, struct weft_post *receive, uint64_t event_index, uint64_t args_event,
                          struct weft_spec spec, struct pattern pattern, uint16_t more_flags) {
     const struct weft_local_comm *comm = find_comm(ops->in, ops->in->events[args_event].comm);
@@ -269,7 +271,8 @@ static bool fill_receive(struct weft_ops *ops, struct weft_post *receive, uint64
     return true;
 }
 
-/* Add a receive that an event posts. Return its index, or NONE where nothing was posted. */
+/* Add the receive that a call posts, with the arguments of event `args_event`. Return its index, or NONE if nothing was
+ * posted. */
 static uint32_t add_receive(struct weft_ops *ops, uint64_t event_index, uint64_t args_event, struct weft_spec spec,
                             struct pattern pattern, uint16_t more_flags) {
     if (!make_room(ops, (void **)&ops->recvs, &ops->recv_room, ops->recv_count, sizeof *ops->recvs)) return NONE;
@@ -278,7 +281,7 @@ static uint32_t add_receive(struct weft_ops *ops, uint64_t event_index, uint64_t
     return (uint32_t)ops->recv_count++;
 }
 
-/* Note that an event completed a receive, with this status. */
+/* Record which event completed a receive, and resolve its wildcards from the status. */
 static void complete_receive(struct weft_ops *ops, uint32_t receive_index, uint32_t completing_event,
                              struct status status) {
     struct weft_post *receive = &ops->recvs[receive_index];
@@ -288,7 +291,7 @@ static void complete_receive(struct weft_ops *ops, uint32_t receive_index, uint3
     resolve_wildcards(ops, receive, status);
 }
 
-/* Add the probe that an event is, decided at once where it returned. */
+/* Add a probe; if the call returned, it is complete and its wildcards are resolved. */
 static void add_probe(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     if (!make_room(ops, (void **)&ops->probes, &ops->probe_room, ops->probe_count, sizeof *ops->probes)) return;
@@ -303,9 +306,9 @@ static void add_probe(struct weft_ops *ops, uint64_t event_index, struct weft_sp
 
 /* ---- collectives ---- */
 
-/* Return where the calls on a window, file or persistent operation are counted, by the collective that made it; NULL
- * without memory. */
-static uint32_t *count_calls_of(struct weft_ops *ops, uint32_t parent) {
+/* Return the counter of collective calls on a window, file or persistent operation; `parent`: the collective that
+ * created it. NULL without memory. */
+static uint32_t *find_call_counter(struct weft_ops *ops, uint32_t parent) {
     uint64_t old_room = ops->coll_calls_room;
     while (parent >= ops->coll_calls_room)
         if (!make_room(ops, (void **)&ops->coll_calls, &ops->coll_calls_room, ops->coll_calls_room, sizeof(uint32_t)))
@@ -315,7 +318,7 @@ static uint32_t *count_calls_of(struct weft_ops *ops, uint32_t parent) {
     return &ops->coll_calls[parent];
 }
 
-/* Add a rank's part in a collective. Return its index, or NONE without memory. */
+/* Add a rank's participation in a collective operation. Return its index, or NONE without memory. */
 static uint32_t add_collective(struct weft_ops *ops, uint64_t event_index, int32_t comm, uint32_t parent,
                                uint32_t ordinal, uint16_t function, uint16_t flags) {
     if (!make_room(ops, (void **)&ops->colls, &ops->coll_room, ops->coll_count, sizeof *ops->colls)) return NONE;
@@ -333,7 +336,7 @@ static uint32_t add_collective(struct weft_ops *ops, uint64_t event_index, int32
     return (uint32_t)ops->coll_count++;
 }
 
-/* Add a collective call on a communicator, with its ordinal there. Return its index, or NONE. */
+/* Add a collective call on a communicator, numbered in the order of the calls there. Return its index, or NONE. */
 static uint32_t add_comm_collective(struct weft_ops *ops, uint64_t event_index, uint32_t comm_id, uint16_t flags) {
     const struct weft_event *event = &ops->in->events[event_index];
     const struct weft_local_comm *comm = find_comm(ops->in, comm_id);
@@ -341,17 +344,17 @@ static uint32_t add_comm_collective(struct weft_ops *ops, uint64_t event_index, 
     return add_collective(ops, event_index, comm->index, NONE, ops->comm_calls[comm_id]++, event->function, flags);
 }
 
-/* Add a collective call on a window, file or persistent operation, made by the collective `parent`. Return its index,
- * or NONE. */
+/* Add a collective call on a window, file or persistent operation, which the collective `parent` created. Return its
+ * index, or NONE. */
 static uint32_t add_child_collective(struct weft_ops *ops, uint64_t event_index, uint32_t parent, uint16_t function,
                                      uint16_t flags) {
     if (parent == NONE) return NONE;
-    uint32_t *calls = count_calls_of(ops, parent);
+    uint32_t *calls = find_call_counter(ops, parent);
     if (!calls) return NONE;
     return add_collective(ops, event_index, ops->colls[parent].comm, parent, (*calls)++, function, flags);
 }
 
-/* Add a collective call, and remember by it the window, the file or the request that the call made. */
+/* Add a collective call, and remember it as the creator of the window, file or request that it made. */
 static void read_collective(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     uint32_t index = add_comm_collective(ops, event_index, event->comm, make_post_flags(spec));
@@ -369,7 +372,7 @@ static void read_collective(struct weft_ops *ops, uint64_t event_index, struct w
 
 /* ---- requests ---- */
 
-/* Post the operation of a persistent request that an event starts. */
+/* Post the send, receive or collective of a persistent request that a call starts. */
 static void start_request(struct weft_ops *ops, uint64_t event_index, uint64_t request_id) {
     struct request *request = find_request(ops, request_id);
     if (!request || request->init == NONE) return;
@@ -390,7 +393,7 @@ static void start_request(struct weft_ops *ops, uint64_t event_index, uint64_t r
     }
 }
 
-/* Note that an event completed whatever a request stands for. */
+/* Record that an event completed the send, receive or collective behind a request. */
 static void complete_request(struct weft_ops *ops, uint64_t request_id, uint64_t completing_event,
                              struct status status) {
     struct request *request = find_request(ops, request_id);
@@ -406,7 +409,7 @@ static void complete_request(struct weft_ops *ops, uint64_t request_id, uint64_t
     if (request->init == NONE) request->coll = NONE;
 }
 
-/* Note what MPI_Request_get_status told of a request, which goes on. */
+/* Record what MPI_Request_get_status reported about a request; the request stays active. */
 static void note_request_status(struct weft_ops *ops, uint64_t request_id, uint64_t event, struct status status) {
     struct request *request = find_request(ops, request_id);
     if (!request) return;
@@ -420,7 +423,7 @@ static void note_request_status(struct weft_ops *ops, uint64_t request_id, uint6
     resolve_wildcards(ops, receive, status);
 }
 
-/* Note that MPI_Cancel was called for a request. */
+/* Record that MPI_Cancel was called for a request's operation. */
 static void note_cancel_call(struct weft_ops *ops, uint64_t request_id) {
     struct request *request = find_request(ops, request_id);
     if (!request) return;
@@ -428,13 +431,13 @@ static void note_cancel_call(struct weft_ops *ops, uint64_t request_id) {
     if (request->recv != NONE) ops->recvs[request->recv].flags |= WEFT_POST_RECALLED;
 }
 
-/* Note that an operation's request was freed. One that was also cancelled counts as cancelled, since nobody wants it:
- * else it would stand in the way of the operations behind it. */
+/* Record that an operation's request was freed. If it was cancelled before, treat it as cancelled, since otherwise it
+ * would block the matching of later operations. */
 static void abandon_post(struct weft_post *post) {
     post->flags |= post->flags & WEFT_POST_RECALLED ? WEFT_POST_CANCELLED : WEFT_POST_FREED;
 }
 
-/* Note MPI_Request_free of a request: its completion is not seen. */
+/* Record MPI_Request_free: the completion of the request's operation will not be seen. */
 static void free_request(struct weft_ops *ops, uint64_t request_id) {
     struct request *request = find_request(ops, request_id);
     if (!request) return;
@@ -443,7 +446,7 @@ static void free_request(struct weft_ops *ops, uint64_t request_id) {
     *request = (struct request){NONE, NONE, NONE, NONE};
 }
 
-/* Complete all requests that a Waitall or Testall lists. */
+/* Complete all requests that an MPI_Waitall or MPI_Testall lists. */
 static void complete_all_requests(struct weft_ops *ops, uint64_t event_index, struct tail *tail) {
     struct cursor ids = tail->requests.at, statuses = tail->statuses.at;
     struct status none = {0};
@@ -454,7 +457,7 @@ static void complete_all_requests(struct weft_ops *ops, uint64_t event_index, st
     }
 }
 
-/* Return the id of the n-th request in a tail, from 0 on; 0 if there is none. */
+/* Return the id of the n-th request (from 0) in an event's request array; 0 if there is none. */
 static uint64_t read_nth_request(struct tail *tail, int64_t n) {
     struct cursor ids = tail->requests.at;
     uint64_t request_id = 0;
@@ -463,7 +466,7 @@ static uint64_t read_nth_request(struct tail *tail, int64_t n) {
     return request_id;
 }
 
-/* Complete the requests that a Waitsome or Testsome says are complete, by their indices. */
+/* Complete the requests whose indices an MPI_Waitsome or MPI_Testsome returned. */
 static void complete_some_requests(struct weft_ops *ops, uint64_t event_index, struct tail *tail) {
     if (tail->outcount <= 0) return;
     uint64_t *ids = malloc((tail->requests.count + 1) * sizeof *ids);
@@ -484,6 +487,7 @@ static void complete_some_requests(struct weft_ops *ops, uint64_t event_index, s
     free(ids);
 }
 
+/* Record what a new request stands for: its init call, its send, its receive (NONE each if not). */
 static void note_new_request(struct weft_ops *ops, uint64_t request_id, uint32_t init, uint32_t send, uint32_t recv) {
     struct request *request = find_or_make_row(ops, &ops->requests, request_id, sizeof *request);
     if (request) *request = (struct request){init, send, recv, NONE};
@@ -491,7 +495,7 @@ static void note_new_request(struct weft_ops *ops, uint64_t request_id, uint32_t
 
 /* ---- one call ---- */
 
-/* Add a collective call on a window or a file. */
+/* Add a collective call on a window or file. */
 static void read_object_collective(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     struct table *table = spec.flags & WEFT_SPEC_FILE ? &ops->files : &ops->windows;
@@ -505,7 +509,7 @@ static void read_object_collective(struct weft_ops *ops, uint64_t event_index, s
     if (request) *request = (struct request){NONE, NONE, NONE, index};
 }
 
-/* Add both halves of an MPI_Sendrecv or MPI_Isendrecv. */
+/* Add the send and the receive of an MPI_Sendrecv or MPI_Isendrecv. */
 static void read_sendrecv(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     struct tail tail = read_tail(ops->in, event_index, spec, WEFT_ROLE_SKIP);
@@ -520,7 +524,7 @@ static void read_sendrecv(struct weft_ops *ops, uint64_t event_index, struct wef
     }
 }
 
-/* Add a receive, complete where it is blocking. */
+/* Add an MPI_Recv or MPI_Irecv. */
 static void read_receive(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     uint32_t recv = add_receive(ops, event_index, event_index, spec, make_slot_pattern(event), 0);
@@ -532,7 +536,7 @@ static void read_receive(struct weft_ops *ops, uint64_t event_index, struct weft
     }
 }
 
-/* Add the receive that an MPI_Mprobe posts in effect, and remember it by the message's id. */
+/* Add the receive that an MPI_Mprobe effectively posts, and remember it by the message's id. */
 static void read_matched_probe(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     uint32_t recv = add_receive(ops, event_index, event_index, spec, make_slot_pattern(event), WEFT_POST_MATCHED_PROBE);
@@ -543,7 +547,7 @@ static void read_matched_probe(struct weft_ops *ops, uint64_t event_index, struc
     if (message) *message = recv;
 }
 
-/* Let an MPI_Mrecv or MPI_Imrecv receive the message that a matched probe took. */
+/* Handle MPI_Mrecv or MPI_Imrecv: it completes the receive that its matched probe posted. */
 static void read_matched_receive(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     bool is_nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING;
@@ -562,7 +566,7 @@ static void read_matched_receive(struct weft_ops *ops, uint64_t event_index, str
     *message = NONE;
 }
 
-/* Add what one event does, by the kind of its function. */
+/* Add the operations of one event, by what its function does. */
 static void read_call(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     bool is_closed = event->flags & WEFT_FLAG_CLOSED;
@@ -645,15 +649,15 @@ void weft_ops_free(struct weft_ops *ops) {
     free(ops);
 }
 
-/* Compare two posts by ticket, then by event, for qsort(). */
+/* Compare two operations by ticket, then by event; for qsort(). */
 static int compare_tickets(const void *one, const void *other) {
     const struct weft_post *post = one, *other_post = other;
     if (post->ticket != other_post->ticket) return post->ticket < other_post->ticket ? -1 : 1;
     return post->event < other_post->event ? -1 : post->event > other_post->event;
 }
 
-/* Sort posts of several threads in the order in which MPI got the calls, which a ticket tells and the time of entry
- * does not. Posts without a ticket keep their place among the others. */
+/* Sort the operations of several threads in the order in which MPI got the calls, which their tickets give (entry times
+ * do not). Operations without a ticket keep their positions. */
 static void sort_posts(struct weft_post *posts, uint64_t count) {
     uint64_t ticketed = 0;
     for (uint64_t i = 0; i < count; i++) ticketed += posts[i].ticket != NONE;
@@ -668,7 +672,7 @@ static void sort_posts(struct weft_post *posts, uint64_t count) {
     free(ticketed_posts);
 }
 
-/* Remove the cancelled operations from an array and return how many are left. */
+/* Remove cancelled operations from an array and return the new count. */
 static uint64_t drop_cancelled_posts(struct weft_post *posts, uint64_t count) {
     uint64_t kept = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -679,7 +683,8 @@ static uint64_t drop_cancelled_posts(struct weft_post *posts, uint64_t count) {
     return kept;
 }
 
-/* Count how many sends, receives, probes and collectives a rank has at most, by the functions of its events. */
+/* Compute upper bounds for the numbers of a rank's sends, receives, probes and collectives from the functions of its
+ * events. */
 void weft_extract_most(const struct weft_extract_input *input, uint64_t most[4]) {
     uint64_t by_op[32] = {0}, started = 0;
     for (uint64_t i = 0; i < input->event_count; i++) {
@@ -695,8 +700,8 @@ void weft_extract_most(const struct weft_extract_input *input, uint64_t most[4])
         by_op[WEFT_OP_COLL] + by_op[WEFT_OP_COLL_OBJECT] + by_op[WEFT_OP_COLL_INIT] + by_op[WEFT_OP_FINALIZE] + started;
 }
 
-/* Return a result emptied for another rank, its memory kept, as fresh memory costs more than reading a rank into it; a
- * new one for NULL, or NULL without memory. */
+/* Empty a previous result for reuse by another rank (its memory is kept, since page faults cost more than the reading),
+ * or allocate one if NULL. NULL without memory. */
 static struct weft_ops *empty_or_create_ops(struct weft_ops *ops) {
     if (!ops) return calloc(1, sizeof *ops);
     ops->send_count = ops->recv_count = ops->probe_count = ops->coll_count = 0;
@@ -709,7 +714,8 @@ static struct weft_ops *empty_or_create_ops(struct weft_ops *ops) {
     return ops;
 }
 
-/* Read the operations of one rank out of its events; see extract.h. */
+/* Read all sends, receives, probes and collectives of a rank from its events. `used`: an earlier result whose memory is
+ * reused, or NULL. `counts` gets the four counts. NULL without memory. */
 struct weft_ops *weft_extract(const struct weft_extract_input *input, struct weft_ops *used, uint64_t counts[4]) {
     struct weft_ops *ops = empty_or_create_ops(used);
     if (!ops) return NULL;

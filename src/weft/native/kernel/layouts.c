@@ -35,8 +35,8 @@ static int64_t greatest_common_divisor(int64_t one, int64_t other) {
     return one;
 }
 
-/* Add a stride that is taken 0 to times - 1 times. Where another stride divides it and has no gap up to it, both become
- * one. */
+/* Add a stride that may be taken 0 to times - 1 times. If one stride divides another and covers it without gaps, both
+ * are merged. */
 static void add_stride(struct sums *sums, int64_t stride, int64_t times) {
     if (times <= 1 || stride <= 0) return;
     for (int i = 0; i < sums->n; i++) {
@@ -59,7 +59,7 @@ static void add_stride(struct sums *sums, int64_t stride, int64_t times) {
     sums->times[index] = times;
 }
 
-/* Compute for each stride the greatest sum, and the common divisor, of the strides from there on. */
+/* For each stride, compute the greatest sum and the common divisor of it and all smaller ones. */
 static void compute_rests(struct sums *sums) {
     sums->rest[sums->n] = 0, sums->gcd[sums->n] = 0;
     for (int k = sums->n - 1; k >= 0; k--) {
@@ -68,8 +68,8 @@ static void compute_rests(struct sums *sums) {
     }
 }
 
-/* Return the first t from 0 on of which t * factor modulo `modulus` lies in [low, high], 0 < low <= high < modulus; -1
- * if there is none. */
+/* Return the least t >= 0 for which t * factor modulo `modulus` lies in [low, high]; -1 if there is none. 0 < low <=
+ * high < modulus. */
 static int64_t find_first_multiple(int64_t factor, int64_t modulus, int64_t low, int64_t high) {
     if (low == 0) return 0;
     factor %= modulus;
@@ -85,7 +85,7 @@ static int64_t find_first_multiple(int64_t factor, int64_t modulus, int64_t low,
 }
 
 /* Return whether a sum of multiples of the last two strides, k and k + 1, lies in [low, high]. */
-static bool do_two_strides_reach(const struct sums *sums, int k, int64_t low, int64_t high) {
+static bool can_two_strides_sum_into(const struct sums *sums, int k, int64_t low, int64_t high) {
     int64_t S = sums->stride[k], T = sums->stride[k + 1], small_sum = sums->rest[k + 1], last = sums->times[k] - 1;
     if (max(ceil_div(low, S), 0) <= min(floor_div(high, S), last)) return true; /* nothing of T */
     if (max(ceil_div(low - small_sum, S), 0) <= min(floor_div(high - small_sum, S), last)) return true; /* all of T */
@@ -98,9 +98,9 @@ static bool do_two_strides_reach(const struct sums *sums, int k, int64_t low, in
     return found >= 0 && found <= last_tried - first;
 }
 
-/* Return whether a sum of multiples of the strides from k on lies in [low, high]: 1 or 0, -1 where the steps do not
- * suffice. */
-static int does_sum_reach(const struct sums *sums, int k, int64_t low, int64_t high) {
+/* Return whether a sum of multiples of the strides from k on lies in [low, high]: 1 or 0, or -1 if the step budget runs
+ * out. */
+static int can_strides_sum_into(const struct sums *sums, int k, int64_t low, int64_t high) {
     low = max(low, 0), high = min(high, sums->rest[k]);
     if (low > high) return 0;
     if (*sums->steps == 0) return -1;
@@ -108,12 +108,12 @@ static int does_sum_reach(const struct sums *sums, int k, int64_t low, int64_t h
     if (low == 0 || high == sums->rest[k]) return 1;
     if (floor_div(high, sums->gcd[k]) < ceil_div(low, sums->gcd[k])) return 0;
     if (k == sums->n - 1) return 1; /* a multiple of its stride */
-    if (k == sums->n - 2) return do_two_strides_reach(sums, k, low, high);
+    if (k == sums->n - 2) return can_two_strides_sum_into(sums, k, low, high);
     int64_t S = sums->stride[k];
     int64_t first = max(ceil_div(low - sums->rest[k + 1], S), 0), last = min(floor_div(high, S), sums->times[k] - 1);
     int answer = 0;
     for (int64_t x = first; x <= last; x++) {
-        int found = does_sum_reach(sums, k + 1, low - x * S, high - x * S);
+        int found = can_strides_sum_into(sums, k + 1, low - x * S, high - x * S);
         if (found > 0) return 1;
         if (found < 0) answer = -1;
         if (!*sums->steps) return -1;
@@ -121,14 +121,15 @@ static int does_sum_reach(const struct sums *sums, int k, int64_t low, int64_t h
     return answer;
 }
 
-/* Return whether a sum of multiples of strides lies in [low, high]; see layouts.h. */
+/* Return whether a sum of multiples (each 0 to times - 1) of strides lies in [low, high]: 1 or 0, or -1 if the budget
+ * `*steps` runs out. */
 int weft_reaches(uint64_t count, const int64_t *stride, const int64_t *times, int64_t low, int64_t high,
                  uint64_t *steps) {
     struct sums sums = {.steps = steps};
     if (count > LEVELS) return -1;
     for (uint64_t i = 0; i < count; i++) add_stride(&sums, stride[i], times[i]);
     compute_rests(&sums);
-    return does_sum_reach(&sums, 0, low, high);
+    return can_strides_sum_into(&sums, 0, low, high);
 }
 
 /* A layout, and the outer stride as far as it is a level of its parts. */
@@ -137,11 +138,13 @@ struct side {
     int64_t stride, times;
 };
 
+/* Return the distance from the first to the last repetition of a layout. */
 static int64_t find_outer_length(const struct side *side) {
     return side->times > 1 ? side->stride * (side->times - 1) : 0;
 }
 
-/* Return whether part `touch_array_part` of one side and `other_part` of the other have a byte in common; as weft_meet. */
+/* Return whether a part of one layout and a part of another one share a byte: 1 or 0, or -1 if the step budget runs
+ * out. `apart`: bytes from the start of one layout to the other's. */
 static int do_parts_meet(struct side side, uint64_t part, struct side other_side, uint64_t other_part, int64_t apart,
                          uint64_t *steps) {
     const struct weft_layout *layout = side.of, *other_layout = other_side.of;
@@ -155,11 +158,12 @@ static int do_parts_meet(struct side side, uint64_t part, struct side other_side
     for (uint32_t i = other_layout->level[other_part]; i < other_layout->level[other_part + 1]; i++)
         add_stride(&sums, other_layout->stride[i], other_layout->times[i]);
     compute_rests(&sums);
-    return does_sum_reach(&sums, 0, distance - layout->length[part] + 1,
-                          distance + other_layout->length[other_part] - 1);
+    return can_strides_sum_into(&sums, 0, distance - layout->length[part] + 1,
+                                distance + other_layout->length[other_part] - 1);
 }
 
-/* Check each part of one side against those of the other that may meet it; as weft_meet. */
+/* Return whether any parts of two layouts share a byte, checking only pairs that are near each other: 1 or 0, or -1 if
+ * the step budget runs out. */
 static int do_lists_meet(struct side side, struct side other_side, int64_t apart, uint64_t *steps) {
     if (side.of->count > other_side.of->count) return do_lists_meet(other_side, side, -apart, steps);
     int answer = 0;
@@ -189,8 +193,8 @@ static int do_lists_meet(struct side side, struct side other_side, int64_t apart
     return answer;
 }
 
-/* Return whether two layouts have a byte in common: 1 or 0, -1 where that is not known after `*steps`; see
- * layouts.h. */
+/* Return whether two layouts (sets of bytes that repeat at strides), the other one `apart` bytes after the first, share
+ * a byte: 1 or 0, or -1 if the budget `*steps` runs out. */
 int weft_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t *steps) {
     if (apart >= one->high || apart <= -other->high) return 0;
     if (!one->count || !other->count) return -1;
@@ -214,12 +218,13 @@ int weft_meet(const struct weft_layout *one, const struct weft_layout *other, in
     return answer;
 }
 
+/* Return whether two layouts provably share a byte within a number of steps. */
 static bool do_surely_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart,
                            uint64_t steps) {
     return weft_meet(one, other, apart, &steps) > 0;
 }
 
-/* Find the first block of one layout that meets another one, by halving what is left; see layouts.h. */
+/* Find the first block of layout `one` that shares a byte with `other`, by bisection: its offset and length. */
 void weft_first(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t steps,
                 int64_t *first_byte, int64_t *length) {
     struct weft_layout rest = *one;

@@ -21,7 +21,7 @@ struct state {
     uint64_t head, tail;
 };
 
-/* Return the index of the first value that is not below `wanted`. */
+/* Return the index of the first value that is not below `wanted` in a sorted array. */
 static uint64_t find_lower_bound(const uint64_t *values, uint64_t count, uint64_t wanted) {
     uint64_t index = 0;
     while (count) {
@@ -41,14 +41,14 @@ static uint32_t find_start_step(const struct state *state, uint32_t row, uint64_
     return place > state->in->first[row] ? state->ends[place - 1] : 0;
 }
 
-/* Put a row into the queue of those to run unless it is there. */
+/* Put a row (the events of one thread) into the work queue, unless it is there. */
 static void enqueue_row(struct state *state, uint32_t row) {
     if (state->queued[row]) return;
     state->queued[row] = true;
     state->queue[state->tail++ % state->in->rows] = row;
 }
 
-/* Put all rows of a list of waiters into the queue, and empty the list. */
+/* Move all rows of a waiting list to the work queue. */
 static void wake_waiters(struct state *state, uint32_t *list) {
     uint32_t row = *list;
     *list = NONE;
@@ -59,12 +59,14 @@ static void wake_waiters(struct state *state, uint32_t *list) {
     }
 }
 
+/* Add a row to a waiting list. */
 static void add_waiter(struct state *state, uint32_t *list, uint32_t row) {
     state->next[row] = *list;
     *list = row;
 }
 
-/* Let a row arrive in the collectives that begin at a place, and wake those that wait for the last arrival. */
+/* Let a row's event arrive in the collectives that it begins at step `start`; the last arrival wakes the rows that wait
+ * for it. */
 static void announce_arrivals(struct state *state, uint32_t row, uint64_t place, uint32_t start) {
     const struct weft_steps *steps = state->in;
     for (; state->arrival[row] < steps->arrivals && steps->arrival[state->arrival[row]] == place;
@@ -76,8 +78,8 @@ static void announce_arrivals(struct state *state, uint32_t row, uint64_t place,
     }
 }
 
-/* Return the step at which a place can end; NONE where it has to wait, and its row is in a list of waiters then.
- * `is_forced`: what is missing is left out. */
+/* Return the logical time at which an event can end. If it must wait for another row, add the row to that waiting list
+ * and return NONE; `is_forced`: ignore what is missing instead. */
 static uint32_t find_end_step(struct state *state, uint32_t row, uint64_t place, uint32_t start, bool is_forced) {
     const struct weft_steps *steps = state->in;
     uint32_t end = start;
@@ -103,7 +105,7 @@ static uint32_t find_end_step(struct state *state, uint32_t row, uint64_t place,
     return end + 1;
 }
 
-/* Run a row until it has to wait. `is_forced`: its next place does not wait. */
+/* Advance a row event by event until one must wait. `is_forced`: its first event does not wait. */
 static void run_row(struct state *state, uint32_t row, bool is_forced) {
     const struct weft_steps *steps = state->in;
     bool has_moved = false; /* rows that wait for each other would wake each other for ever */
@@ -127,15 +129,15 @@ static void run_row(struct state *state, uint32_t row, bool is_forced) {
     if (has_moved) wake_waiters(state, &state->row_waiters[row]);
 }
 
-/* Empty all lists of waiters. */
+/* Empty all waiting lists. */
 static void forget_waiters(struct state *state) {
     for (uint32_t row = 0; row < state->in->rows; row++) state->row_waiters[row] = NONE;
     for (uint64_t gathering = 0; gathering < state->in->gatherings; gathering++)
         state->gathering_waiters[gathering] = NONE;
 }
 
-/* Run all rows to their ends. A record that contradicts itself comes to a stand: then the least advanced row is
- * forced. */
+/* Advance all rows to their ends. If all wait for each other, which only a contradictory record can cause, force the
+ * least advanced one. */
 static void run_all_rows(struct state *state) {
     const struct weft_steps *steps = state->in;
     for (uint32_t row = 0; row < steps->rows; row++) enqueue_row(state, row);
@@ -161,7 +163,7 @@ static void run_all_rows(struct state *state) {
     }
 }
 
-/* Compute the logical time of all events; see levels.h. */
+/* Compute the logical time (Lamport 1978) at which each event ends. Return 0, or -1 without memory. */
 int weft_levels(const struct weft_steps *steps, uint32_t *ends) {
     uint64_t rows = steps->rows ? steps->rows : 1, gatherings = steps->gatherings ? steps->gatherings : 1;
     struct state state = {.in = steps, .ends = ends};

@@ -22,7 +22,7 @@ struct channels {
     uint64_t size, used; /* size is a power of two */
 };
 
-/* Return a hash of a channel: communicator, source, destination, tag. */
+/* Return a hash of a channel: communicator, source, destination and tag. */
 static uint64_t hash_channel(int32_t comm, int32_t source, int32_t dest, int32_t tag) {
     uint64_t first_half = (uint64_t)(uint32_t)comm << 32 | (uint32_t)tag,
              second_half = (uint64_t)(uint32_t)source << 32 | (uint32_t)dest;
@@ -33,7 +33,7 @@ static uint64_t hash_channel(int32_t comm, int32_t source, int32_t dest, int32_t
     return hash ^ hash >> 32;
 }
 
-/* Return the row of a channel, or the unused one where it would be. */
+/* Return the hash table row of a channel, or the free row for it. */
 static struct channel *find_channel_row(struct channels *channels, int32_t comm, int32_t source, int32_t dest,
                                         int32_t tag) {
     uint64_t i = hash_channel(comm, source, dest, tag) & (channels->size - 1);
@@ -45,7 +45,7 @@ static struct channel *find_channel_row(struct channels *channels, int32_t comm,
     }
 }
 
-/* Double a table. Return false without memory. */
+/* Double a hash table of channels. Return false without memory. */
 static bool double_table(struct channels *channels) {
     struct channels more = {calloc(channels->size * 2, sizeof(struct channel)), channels->size * 2, channels->used};
     if (!more.rows) return false;
@@ -59,7 +59,7 @@ static bool double_table(struct channels *channels) {
     return true;
 }
 
-/* Return a channel, made if it is new; NULL without memory. */
+/* Return a channel's entry, created if needed; NULL without memory. */
 static struct channel *find_or_add_channel(struct channels *channels, int32_t comm, int32_t source, int32_t dest,
                                            int32_t tag) {
     struct channel *channel = find_channel_row(channels, comm, source, dest, tag);
@@ -73,7 +73,7 @@ static struct channel *find_or_add_channel(struct channels *channels, int32_t co
     return channel;
 }
 
-/* Chain the sends to the ranks low .. high - 1 to their channels in issue order. Return false without memory. */
+/* Append each send to the ranks low .. high - 1 to its channel's list, in issue order. Return false without memory. */
 static bool chain_sends(struct channels *channels, uint32_t ranks, uint32_t low, uint32_t high,
                         const struct weft_posts *sends, uint32_t *next) {
     for (uint32_t rank = 0; rank < ranks; rank++) {
@@ -94,7 +94,7 @@ static bool chain_sends(struct channels *channels, uint32_t ranks, uint32_t low,
     return true;
 }
 
-/* Return the channel of a receive or probe if it has a message that nobody took; else NULL. */
+/* Return the channel that a receive or probe takes from, if it has an unmatched send; else NULL. */
 static struct channel *find_waiting_channel(struct channels *channels, const struct weft_posts *posts, uint64_t row,
                                             uint32_t rank) {
     if (posts->peer[row] < 0 || posts->flags[row] & WEFT_POST_UNDECIDED) return NULL;
@@ -103,7 +103,8 @@ static struct channel *find_waiting_channel(struct channels *channels, const str
     return channel->used && channel->head != NONE ? channel : NULL;
 }
 
-/* Match the messages to some ranks; see match.h. */
+/* Match the sends and receives of the ranks low .. high - 1, channel by channel in order (MPI's non-overtaking rule),
+ * and find which send each probe saw. Return 0, or -1 without memory. */
 int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
                const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
                uint32_t *recv_send, uint32_t *probe_send, uint32_t *next) {
@@ -133,7 +134,7 @@ int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_po
     return 0;
 }
 
-/* Sort rows by their key (a counting sort); see match.h. */
+/* Group rows by key with a counting sort: `first` gets where each key's rows begin in `rows`. */
 void weft_group(uint64_t count, const uint32_t *key, uint64_t keys, uint64_t *first, uint32_t *rows) {
     memset(first, 0, (keys + 1) * sizeof *first);
     for (uint64_t row = 0; row < count; row++)

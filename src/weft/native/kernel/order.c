@@ -72,12 +72,12 @@ enum { EDGE_AHEAD = 0, EDGE_PASSED = 1, EDGE_AWAITED = 2, EDGE_USED = 3 };
 
 /* ---- versions ---- */
 
-/* Return the vector of a version: for each process the latest point of it that is known. */
+/* Return the vector time of a version: for each process, its latest point that is known. */
 static uint32_t *get_vector(const struct version_pool *pool, uint32_t version) {
     return pool->blocks[version / BLOCK] + (size_t)(version % BLOCK) * pool->width;
 }
 
-/* Return an unused version with one reference; NO_VERSION, and note it, without memory. */
+/* Return a free version (a shared, reference-counted vector time) with one reference; NO_VERSION without memory. */
 static uint32_t allocate_version(struct weft_order *order) {
     struct version_pool *pool = &order->pool;
     if (pool->free_count) {
@@ -111,6 +111,7 @@ static uint32_t allocate_version(struct weft_order *order) {
     return pool->count++;
 }
 
+/* Drop a reference to a version (a shared vector time); without references it is free. */
 static void release_version(struct weft_order *order, uint32_t version) {
     if (--order->pool.refs[version] == 0) order->pool.free_list[order->pool.free_count++] = version;
 }
@@ -133,7 +134,7 @@ write_maximum(uint32_t *restrict target, const uint32_t *restrict one, const uin
     for (uint32_t i = 0; i < count; i++) target[i] = one[i] > other[i] ? one[i] : other[i];
 }
 
-/* Return the process's vector, copied first if others share it; NULL without memory. */
+/* Return a process's vector time for writing; it is copied first if others share it. NULL without memory. */
 static uint32_t *make_version_own(struct weft_order *order, struct process *process) {
     if (order->pool.refs[process->version] > 1) {
         uint32_t copy = allocate_version(order);
@@ -147,7 +148,7 @@ static uint32_t *make_version_own(struct weft_order *order, struct process *proc
     return get_vector(&order->pool, process->version);
 }
 
-/* Merge a version into a process's vector, and that it knows `point` of the process `source`. */
+/* Merge another version into a process's vector time, and the fact that it knows `point` of the process `source`. */
 static void merge_version(struct weft_order *order, struct process *process, uint32_t version, uint32_t source,
                           uint32_t point) {
     const uint32_t *own_vector = get_vector(&order->pool, process->version);
@@ -178,7 +179,7 @@ static uint32_t get_event_number(const struct weft_order *order, uint32_t proces
     return events ? events[index] : (uint32_t)index;
 }
 
-/* Put a process into the queue of those to run, unless it is there or done. */
+/* Put a process into the work queue, unless it is there or done. */
 static void enqueue_process(struct weft_order *order, uint32_t process) {
     struct process *state = &order->procs[process];
     if (state->queued || state->done) return;
@@ -186,7 +187,7 @@ static void enqueue_process(struct weft_order *order, uint32_t process) {
     order->queue[(order->queue_head + order->queue_count++) % order->in.processes] = process;
 }
 
-/* Let an edge leave its source with what the process knows now, and wake the process that waits for it. */
+/* Attach the process's current vector time to an edge that starts here, and wake the process that waits for it. */
 static void pass_edge(struct weft_order *order, struct process *process, uint64_t edge) {
     if (order->edge_state[edge] == EDGE_USED) return; /* left out before */
     if (order->edge_state[edge] == EDGE_AWAITED) enqueue_process(order, order->edge_version[edge]);
@@ -195,7 +196,7 @@ static void pass_edge(struct weft_order *order, struct process *process, uint64_
     order->pool.refs[process->version]++;
 }
 
-/* Join the vectors of all sources of a collective, as all have arrived. */
+/* Merge the vector times of all sources of a collective, since all have arrived. */
 static void join_sources(struct weft_order *order, uint64_t instance) {
     const struct weft_order_input *input = &order->in;
     uint32_t joined = allocate_version(order), last = NO_VERSION;
@@ -222,7 +223,7 @@ static void join_sources(struct weft_order *order, uint64_t instance) {
     order->insts[instance].joined = joined;
 }
 
-/* Let a process enter a collective, and wake those that wait there once nothing is missing. */
+/* Let a process enter a collective; once all sources are there, wake the processes that wait to leave it. */
 static void arrive_at_collective(struct weft_order *order, struct process *process, uint32_t row) {
     const struct weft_order_input *input = &order->in;
     uint64_t instance = input->coll_instance[row];
@@ -240,8 +241,8 @@ static void arrive_at_collective(struct weft_order *order, struct process *proce
     inst->waiters = NONE;
 }
 
-/* Return the latest point of the receiver that the sender knows when it sends; NONE if the receiver has several
- * threads. */
+/* Return the latest point of a message's receiver that the sender knows when it sends; NONE if the receiving rank has
+ * several threads. */
 static uint32_t find_known_receiver_point(const struct weft_order *order, uint32_t process, uint32_t row) {
     int32_t peer = order->in.send_peer[row];
     uint32_t receiver = peer < 0 ? NONE : order->in.process_of_rank[peer];
@@ -250,7 +251,8 @@ static uint32_t find_known_receiver_point(const struct weft_order *order, uint32
     return get_vector(&order->pool, order->procs[process].version)[receiver];
 }
 
-/* Start an event of a process: its edges leave. */
+/* Process the start of an event: all edges from it, of sends, generic edges and collectives, get the process's vector
+ * time. */
 static void start_event(struct weft_order *order, uint32_t process, uint32_t event) {
     const struct weft_order_input *input = &order->in;
     struct process *state = &order->procs[process];
@@ -270,8 +272,8 @@ static void start_event(struct weft_order *order, uint32_t process, uint32_t eve
     }
 }
 
-/* Go over the members of a scan that come before one of its rows. `is_merge` false: return whether all have arrived;
- * true: merge what they know. */
+/* Visit the members of a scan that must precede one of its rows: `is_merge` false: return whether all have arrived;
+ * true: merge their vector times. */
 static bool merge_scan_sources(const struct weft_order *order, uint32_t row, bool is_inclusive, bool is_merge,
                                struct process *process) {
     const struct weft_order_input *input = &order->in;
@@ -289,7 +291,7 @@ static bool merge_scan_sources(const struct weft_order *order, uint32_t row, boo
     return true;
 }
 
-/* Let a collective bring its target what its sources know. Return false if the process has to wait. */
+/* Let a process leave a collective with what its sources know. Return false if it must wait for them. */
 static bool leave_collective(struct weft_order *order, uint32_t process, uint32_t row, bool is_forced) {
     const struct weft_order_input *input = &order->in;
     uint64_t instance = input->coll_instance[row];
@@ -326,8 +328,8 @@ static bool leave_collective(struct weft_order *order, uint32_t process, uint32_
     return true;
 }
 
-/* Let an edge that ends at the current event bring what its source knew. Return false if its source is still ahead;
- * forced, it is left out then. */
+/* Merge what an edge into the current event carries. Return false if its source has not been reached yet; `is_forced`:
+ * drop the edge instead. */
 static bool take_edge(struct weft_order *order, uint32_t process, uint32_t edge, bool is_forced) {
     const struct weft_order_input *input = &order->in;
     struct process *state = &order->procs[process];
@@ -352,7 +354,7 @@ static bool take_edge(struct weft_order *order, uint32_t process, uint32_t edge,
     return false;
 }
 
-/* Keep a process's vector after an event for later questions. Return false without memory. */
+/* Keep a process's vector time after an event, for later queries. Return false without memory. */
 static bool keep_version(struct weft_order *order, struct process *process, uint32_t event) {
     if (process->kept_count == process->kept_room) {
         uint32_t room = process->kept_room ? process->kept_room * 2 : 16;
@@ -366,8 +368,8 @@ static bool keep_version(struct weft_order *order, struct process *process, uint
     return true;
 }
 
-/* Run a process until it waits for an edge, has had its turn, or is done. `is_forced`: the first edge that is missing
- * is left out. */
+/* Advance a process until it must wait for an edge, its time slice ends, or it is done. `is_forced`: drop the first
+ * missing edge. */
 static void run_process(struct weft_order *order, uint32_t process, bool is_forced) {
     const struct weft_order_input *input = &order->in;
     struct process *state = &order->procs[process];
@@ -395,7 +397,8 @@ static void run_process(struct weft_order *order, uint32_t process, bool is_forc
     else state->done = true;
 }
 
-/* Run all processes to their ends. A record that contradicts itself leaves some waiting: then an edge is left out. */
+/* Advance all processes to their ends. If some wait forever, which only a contradictory record can cause, drop an edge
+ * and go on. */
 static void run_all_processes(struct weft_order *order) {
     for (uint32_t process = 0; process < order->in.processes; process++) enqueue_process(order, process);
     uint32_t stuck = 0;
@@ -424,7 +427,7 @@ static void run_all_processes(struct weft_order *order) {
 
 /* ---- building ---- */
 
-/* List the edges that end at each event. Return false without memory. */
+/* Group all edges by the event at which they end. Return false without memory. */
 static bool group_edges(struct weft_order *order) {
     const struct weft_order_input *input = &order->in;
     uint32_t ranks = 0;
@@ -455,7 +458,7 @@ static bool group_edges(struct weft_order *order) {
     return true;
 }
 
-/* Count the sources and targets that each collective waits for. */
+/* Count how many sources and targets each collective has. */
 static void count_instances(struct weft_order *order) {
     const struct weft_order_input *input = &order->in;
     for (uint64_t instance = 0; instance < input->instances; instance++)
@@ -486,7 +489,7 @@ void weft_order_free(struct weft_order *order) {
     free(order);
 }
 
-/* Allocate the state of an order. Return false without memory. */
+/* Allocate and initialise the state for computing vector times. Return false without memory. */
 static bool prepare_order(struct weft_order *order) {
     const struct weft_order_input *input = &order->in;
     uint64_t edges = input->sends + input->generics + input->colls;
@@ -513,7 +516,8 @@ static bool prepare_order(struct weft_order *order) {
     return true;
 }
 
-/* Compute the order of a run; see order.h. */
+/* Compute the happens-before order of a matched run by vector times; `*forced` gets the number of edges that had to be
+ * dropped. NULL without memory. */
 struct weft_order *weft_order_make(const struct weft_order_input *input, uint64_t *forced) {
     struct weft_order *order = calloc(1, sizeof *order);
     if (!order) return NULL;
@@ -530,7 +534,7 @@ struct weft_order *weft_order_make(const struct weft_order_input *input, uint64_
 
 /* ---- questions ---- */
 
-/* Return the index of the latest kept vector of a process at or before a point; -1 if there is none. */
+/* Return the index of a process's latest kept vector time at or before a point; -1 if there is none. */
 static int64_t find_kept_index(const struct process *process, uint32_t point) {
     int64_t low = -1, high = process->kept_count;
     while (high - low > 1) {
@@ -541,7 +545,7 @@ static int64_t find_kept_index(const struct process *process, uint32_t point) {
     return low;
 }
 
-/* Return the index of the first event of a process whose number in the merged order is `event` or later. */
+/* Return the index of a process's first event whose number in the rank's merged order is at least `event`. */
 static uint64_t find_event_index(const struct weft_order *order, uint32_t process, uint64_t event) {
     const uint32_t *events = order->in.events[process];
     uint64_t low = 0, high = order->in.event_counts[process];
@@ -562,7 +566,8 @@ struct walk {
     uint32_t depth;
 };
 
-/* Raise a cut to a point of a process, and put the process on the stack if that is new. */
+/* Raise the cut (the latest reached point of each process) to a point; if that is new, push the process to be
+ * walked. */
 static void reach_point(struct walk *walk, uint32_t process, uint32_t point) {
     if (point <= walk->cut[process]) return;
     walk->cut[process] = point;
@@ -572,7 +577,7 @@ static void reach_point(struct walk *walk, uint32_t process, uint32_t point) {
     }
 }
 
-/* Raise a cut to the starts of a collective's sources, as one of its targets has ended in it. */
+/* For a collective that a reached process has left: raise the cut to the starts of its sources. */
 static void reach_sources(const struct weft_order *order, struct walk *walk, uint32_t row) {
     const struct weft_order_input *input = &order->in;
     uint64_t instance = input->coll_instance[row];
@@ -586,7 +591,8 @@ static void reach_sources(const struct weft_order *order, struct walk *walk, uin
     }
 }
 
-/* Raise a cut to all that the reached part of a process knows: a kept vector, and the edges behind it. */
+/* Raise the cut to everything that the newly reached part of a process knows, from a kept vector time and the edges
+ * after it. */
 static void walk_back_process(const struct weft_order *order, struct walk *walk, uint32_t process) {
     const struct weft_order_input *input = &order->in;
     const struct process *state = &order->procs[process];
@@ -618,7 +624,7 @@ static void walk_back_process(const struct weft_order *order, struct walk *walk,
     }
 }
 
-/* Allocate a walk over the processes, its cut filled with a byte. Return false without memory. */
+/* Allocate a walk over the processes and fill its cut with a byte. Return false without memory. */
 static bool open_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int fill_byte) {
     walk->cut = cut;
     walk->done = malloc(processes * sizeof *walk->done);
@@ -637,7 +643,8 @@ static void close_walk(struct walk *walk) {
     free(walk->on_stack);
 }
 
-/* Compute the causal past of a point; 0, or -1 without memory. */
+/* Compute the causal past of a point: for each process, the latest point that happens before it. Return 0, or -1
+ * without memory. */
 int weft_order_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut) {
     struct walk walk;
     bool ready = open_walk(&walk, order->in.processes, cut, 0);
@@ -651,7 +658,8 @@ int weft_order_past(const struct weft_order *order, uint32_t process, uint32_t p
     return ready ? 0 : -1;
 }
 
-/* Lower a cut to a point of a process, and put the process on the stack if that is new. */
+/* Lower the cut (the earliest reached point of each process) to a point; if that is new, push the process to be
+ * walked. */
 static void lower_point(struct walk *walk, uint32_t process, uint32_t point) {
     if (point >= walk->cut[process]) return;
     walk->cut[process] = point;
@@ -666,7 +674,7 @@ static uint32_t find_process(const struct weft_order *order, uint32_t rank, uint
     return order->in.first_process[rank] + (threads ? (uint32_t)threads[event] : 0);
 }
 
-/* Lower a cut to the ends of a collective's targets, as one of its sources has begun after the cut. */
+/* For a collective that a reached process has entered: lower the cut to the ends of its targets. */
 static void lower_targets(const struct weft_order *order, struct walk *walk, uint32_t row) {
     const struct weft_order_input *input = &order->in;
     uint64_t instance = input->coll_instance[row];
@@ -681,7 +689,7 @@ static void lower_targets(const struct weft_order *order, struct walk *walk, uin
     }
 }
 
-/* Return the first row in [low, high), of rows sorted by event, whose event is `event` or later. */
+/* Return the first row in [low, high) whose event is at least `event`; the rows are sorted by event. */
 static uint64_t find_first_row(const uint32_t *rows, const uint32_t *events, uint64_t low, uint64_t high,
                                uint32_t event) {
     while (low < high) {
@@ -692,7 +700,8 @@ static uint64_t find_first_row(const uint32_t *rows, const uint32_t *events, uin
     return low;
 }
 
-/* Lower a cut to all that the part of a process behind it leads to. */
+/* Lower the cut to everything that the newly reached part of a process leads to by its sends, generic edges and
+ * collectives. */
 static void walk_on_process(const struct weft_order *order, struct walk *walk, uint32_t process) {
     const struct weft_order_input *input = &order->in;
     uint32_t first_event = walk->cut[process] / 2,
@@ -724,7 +733,8 @@ static void walk_on_process(const struct weft_order *order, struct walk *walk, u
     }
 }
 
-/* Compute the causal future of several points; 0, or -1 without memory. */
+/* Compute the causal future of several points (`seeds`): for each process, the earliest point that happens after one.
+ * Return 0, or -1 without memory. */
 int weft_order_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut) {
     struct walk walk;
     bool ready = open_walk(&walk, order->in.processes, cut, 0xff);

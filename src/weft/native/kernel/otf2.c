@@ -19,7 +19,7 @@ typedef int rma_complete(void *, void *, uint64_t, uint32_t, uint64_t);
 typedef int rma_lock(void *, void *, uint64_t, uint32_t, uint32_t, uint64_t, uint8_t);
 typedef int rma_unlock(void *, void *, uint64_t, uint32_t, uint32_t, uint64_t);
 
-/* Write one row by the library's function for its kind; 0, or what the library says. */
+/* Write one event with the OTF2 function for its kind. Return 0, or OTF2's error. */
 static int write_row(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *row) {
     void *function = target->write[row->kind];
     switch (row->kind) {
@@ -57,7 +57,7 @@ static int write_row(const struct weft_otf2 *target, void *writer, const struct 
     }
 }
 
-/* Write rows as OTF2 events. Return how many were written before the library refused one. */
+/* Write rows as OTF2 events. Return how many were written; fewer than `count` if OTF2 reported an error. */
 uint64_t weft_otf2_write(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *rows,
                          uint64_t count) {
     for (uint64_t i = 0; i < count; i++)

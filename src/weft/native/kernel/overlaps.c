@@ -30,7 +30,7 @@ struct sweep {
     uint32_t *undecided;
 };
 
-/* Return the pseudo-random priority of a row's node, which keeps the treap balanced. */
+/* Return the pseudo-random priority that keeps the treap balanced. */
 static uint32_t hash_priority(uint32_t row) {
     uint32_t hash = row * 0x9e3779b9u;
     hash ^= hash >> 15;
@@ -38,7 +38,7 @@ static uint32_t hash_priority(uint32_t row) {
     return hash ^ hash >> 13;
 }
 
-/* Compute the highest end below a node from its children. */
+/* Recompute the highest end address in a treap node's subtree. */
 static void update_highest_end(struct sweep *sweep, uint32_t tree) {
     struct node *node = &sweep->nodes[tree];
     node->most = sweep->in->high[tree];
@@ -50,7 +50,7 @@ static bool is_before(const struct weft_accesses *accesses, uint32_t one, uint32
     return accesses->low[one] != accesses->low[other] ? accesses->low[one] < accesses->low[other] : one < other;
 }
 
-/* Split a tree into the rows that lie before a row and the rest. */
+/* Split a treap into the rows before `row` (by address) and the others. */
 static void split_tree(struct sweep *sweep, uint32_t tree, uint32_t row, uint32_t *low, uint32_t *high) {
     if (tree == NONE) {
         *low = *high = NONE;
@@ -65,7 +65,7 @@ static void split_tree(struct sweep *sweep, uint32_t tree, uint32_t row, uint32_
     }
 }
 
-/* Join two trees, all of the first before all of the second, and return the root. */
+/* Join two treaps, all rows of the first before those of the second, and return the root. */
 static uint32_t join_trees(struct sweep *sweep, uint32_t low, uint32_t high) {
     if (low == NONE) return high;
     if (high == NONE) return low;
@@ -79,7 +79,7 @@ static uint32_t join_trees(struct sweep *sweep, uint32_t low, uint32_t high) {
     return high;
 }
 
-/* Insert a row into a tree and return the root. */
+/* Insert a row into a treap and return the new root. */
 static uint32_t insert_row(struct sweep *sweep, uint32_t tree, uint32_t row) {
     if (tree == NONE || sweep->nodes[row].priority > sweep->nodes[tree].priority) {
         split_tree(sweep, tree, row, &sweep->nodes[row].left, &sweep->nodes[row].right);
@@ -92,7 +92,7 @@ static uint32_t insert_row(struct sweep *sweep, uint32_t tree, uint32_t row) {
     return tree;
 }
 
-/* Remove a row from a tree and return the root. */
+/* Remove a row from a treap and return the new root. */
 static uint32_t remove_row(struct sweep *sweep, uint32_t tree, uint32_t row) {
     if (tree == NONE) return NONE;
     if (tree == row) return join_trees(sweep, sweep->nodes[tree].left, sweep->nodes[tree].right);
@@ -104,7 +104,7 @@ static uint32_t remove_row(struct sweep *sweep, uint32_t tree, uint32_t row) {
 
 #define FAR ((int64_t)1 << 60) /* no layout is longer */
 
-/* Return the layout of a row's bytes; one without gaps is made in `whole`. */
+/* Return the byte layout of a row's buffer; a contiguous one is described in `*whole`. */
 static const struct weft_layout *find_layout(const struct weft_accesses *accesses, uint32_t row,
                                              struct weft_layout *whole) {
     static const uint32_t level[2];
@@ -116,8 +116,8 @@ static const struct weft_layout *find_layout(const struct weft_accesses *accesse
     return whole;
 }
 
-/* Return whether two rows whose spans overlap have a byte in common. A pair of which that is not known in the steps is
- * noted. */
+/* Return whether two buffers whose address ranges overlap have a byte in common. If the step budget does not suffice,
+ * remember the pair as undecided and return false. */
 static bool share_bytes(const struct sweep *sweep, uint32_t pending, uint32_t row) {
     const struct weft_accesses *accesses = sweep->in;
     if (!accesses->shape[pending] && !accesses->shape[row]) return true;
@@ -130,7 +130,7 @@ static bool share_bytes(const struct sweep *sweep, uint32_t pending, uint32_t ro
     return result > 0;
 }
 
-/* Return a row of a tree that shares bytes with `row` and is no start of the same persistent request; NONE if there is
+/* Return a row of a treap whose buffer shares bytes with `row` and belongs to another operation; NONE if there is
  * none. */
 static uint32_t find_meeting_row(const struct sweep *sweep, uint32_t tree, uint32_t row) {
     const struct weft_accesses *accesses = sweep->in;
@@ -146,11 +146,12 @@ static uint32_t find_meeting_row(const struct sweep *sweep, uint32_t tree, uint3
 /* Of rows of a layout there are trees of their own: when the steps are used up the others are still looked at. */
 enum { WRITES = 1, SHAPED = 2, PLACES = 4 };
 
+/* Return the index of the treap for a row: one for each program line, direction and kind of layout. */
 static uint32_t find_tree_index(const struct weft_accesses *accesses, uint32_t row) {
     return PLACES * accesses->site[row] + (accesses->shape[row] ? SHAPED : 0) + (accesses->writes[row] ? WRITES : 0);
 }
 
-/* Add a row to the pending ones, by the node of its persistent request where that is pending already. */
+/* Add a row to the pending accesses; starts of one persistent request at one line share a treap node. */
 static void add_pending(struct sweep *sweep, uint32_t row) {
     const struct weft_accesses *accesses = sweep->in;
     bool is_persistent = accesses->args[row] != accesses->begin[row];
@@ -171,7 +172,7 @@ static void add_pending(struct sweep *sweep, uint32_t row) {
     sweep->roots[tree] = insert_row(sweep, sweep->roots[tree], row);
 }
 
-/* Remove a row from the pending ones. */
+/* Remove a row from the pending accesses. */
 static void remove_pending(struct sweep *sweep, uint32_t row) {
     const struct weft_accesses *accesses = sweep->in;
     uint32_t holder = sweep->holder[row];
@@ -185,13 +186,12 @@ static void remove_pending(struct sweep *sweep, uint32_t row) {
     sweep->place_of[last] = sweep->place_of[tree];
 }
 
-/* Return the event at which a row is over; one that is never over ends behind the last event. */
+/* Return the event at which an access ends; one that never ends gets the event after the last. */
 static uint64_t find_end(const struct weft_accesses *accesses, uint64_t row) {
     return (uint64_t)accesses->end[row] < accesses->events ? (uint64_t)accesses->end[row] : accesses->events;
 }
 
-/* Sort the rows that are pending for a while by their end (a counting sort, as ends are events). Return false without
- * memory. */
+/* Sort the rows by the event at which they end (counting sort). Return false without memory. */
 static bool sort_rows_by_end(struct sweep *sweep) {
     const struct weft_accesses *accesses = sweep->in;
     uint32_t *first = calloc(accesses->events + 2, sizeof *first);
@@ -209,13 +209,14 @@ static bool sort_rows_by_end(struct sweep *sweep) {
     return true;
 }
 
+/* Return whether an overlap of these two program lines was listed already. */
 static bool is_pair_reported(const struct sweep *sweep, uint32_t one, uint32_t two) {
     uint64_t bit = (uint64_t)one * sweep->in->sites + two;
     return sweep->told[bit >> 3] >> (bit & 7) & 1;
 }
 
-/* Sweep over the rows by their start and list the first pair that overlaps of each pair of lines. Return how many were
- * listed. */
+/* Sweep over the accesses of a rank in the order of their starts and list the first overlap of each pair of program
+ * lines. Return how many were listed. */
 static uint64_t find_overlaps(struct sweep *sweep, uint64_t most_pairs, uint32_t *earlier, uint32_t *later) {
     const struct weft_accesses *accesses = sweep->in;
     uint64_t ended_count = 0, found = 0;
@@ -239,7 +240,8 @@ static uint64_t find_overlaps(struct sweep *sweep, uint64_t most_pairs, uint32_t
     return found;
 }
 
-/* Find overlapping accesses of one rank; see overlaps.h. */
+/* List pairs of accesses of one rank that are pending at the same time and share bytes, at least one of them a write,
+ * once for each pair of program lines. Return how many, or -1 without memory. */
 int64_t weft_overlaps(const struct weft_accesses *accesses, uint64_t most_pairs, uint32_t *earlier, uint32_t *later,
                       uint64_t *steps, uint32_t *undecided) {
     uint64_t tree_count = PLACES * (uint64_t)accesses->sites;

@@ -14,7 +14,8 @@
 
 #define NOBODY (-1)
 
-/* Run all processes as far as their constraints let them; see progress.h. */
+/* Advance all processes through their constraints as far as possible; `place` gets the constraint at which each is
+ * stuck, or its end. Return 0, or -1 without memory. */
 int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
                   const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place) {
     int64_t *heads = malloc(sizeof(int64_t) * (size_t)(processes + gatherings + 1));
@@ -84,7 +85,8 @@ struct placing {
     int64_t count;
 };
 
-/* Count a constraint at an event of the rank, or write it where it goes, as far as the current pass has come. */
+/* Add a constraint to an event of the rank: count it, or in the last pass write it. `target`, `value`: what is waited
+ * for; `send`: the send that waits, or -1. */
 static void add_constraint(struct placing *placing, uint32_t at, int32_t target, uint32_t value, int32_t send) {
     if (at >= placing->in->events[placing->rank]) return;
     const uint32_t *slot = placing->in->slot[placing->rank];
@@ -107,7 +109,7 @@ static int32_t find_process(const struct weft_matched *matched, uint32_t rank, u
     return (int32_t)matched->process_first[rank] + (threads && event < matched->events[rank] ? threads[event] : 0);
 }
 
-/* Return the rank of a row: that of the peer, unless the record was matched again. */
+/* Return the rank that a row of sends or receives belongs to: `peer`, unless the record was matched anew. */
 static uint32_t find_row_rank(const struct weft_matched *matched, const struct weft_waits *rows, int32_t peer,
                               uint32_t row) {
     if (peer >= 0 && (uint32_t)peer < matched->ranks && rows->first[peer] <= row && row < rows->first[peer + 1])
@@ -121,7 +123,7 @@ static uint32_t find_row_rank(const struct weft_matched *matched, const struct w
     return low;
 }
 
-/* Add for each message of `mine` that at its completion its partner must have been posted. */
+/* For each matched message in `mine`: its completion requires that the partner was posted. */
 static void add_message_constraints(struct placing *placing, const struct weft_waits *mine,
                                     const struct weft_waits *theirs, const uint8_t *which, bool are_sends) {
     for (uint64_t i = mine->first[placing->rank]; i < mine->first[placing->rank + 1]; i++) {
@@ -137,7 +139,7 @@ static void add_message_constraints(struct placing *placing, const struct weft_w
     }
 }
 
-/* Add the arrivals of a rank in its collectives, or that it waits there for all. */
+/* Add the rank's arrivals in its collectives (`is_arrival`), or that their completions wait for all arrivals. */
 static void add_collective_constraints(struct placing *placing, bool is_arrival) {
     const struct weft_matched *matched = placing->in;
     for (uint64_t i = matched->coll_first[placing->rank]; i < matched->coll_first[placing->rank + 1]; i++) {
@@ -147,7 +149,8 @@ static void add_collective_constraints(struct placing *placing, bool is_arrival)
     }
 }
 
-/* Add all constraints of a rank; arrivals come before what waits at the same event. */
+/* Add all constraints of a rank; at the same event arrivals come first. `never`: the rank's first event that cannot be
+ * passed. */
 static void add_rank_constraints(struct placing *placing, uint64_t never) {
     const struct weft_matched *matched = placing->in;
     add_collective_constraints(placing, true);
@@ -159,7 +162,8 @@ static void add_rank_constraints(struct placing *placing, uint64_t never) {
         add_constraint(placing, (uint32_t)matched->never_event[never], matched->never_target, 1, -1);
 }
 
-/* Make the constraints of some ranks out of a matched record; see progress.h. */
+/* Create the constraints of the ranks low .. high - 1 from a matched record; without columns in `to` only count them.
+ * Return 0, or -1 without memory. */
 int weft_constraints(const struct weft_matched *matched, uint32_t low, uint32_t high, struct weft_constraints *to) {
     uint64_t most_events = 0, never = 0;
     for (uint32_t rank = low; rank < high; rank++)

@@ -54,7 +54,7 @@ struct finder {
     bool patterns_differ;
 };
 
-/* Return the group of a pattern (communicator, tag or -1), or the unused row where it would be. */
+/* Return the group of messages for a wildcard pattern (communicator, tag or -1), or the free row for it. */
 static struct group *find_group(struct finder *finder, int32_t comm, int32_t tag) {
     uint64_t hash = ((uint64_t)(uint32_t)comm << 32 | (uint32_t)tag) * 0x9e3779b97f4a7c15u;
     for (uint32_t i = (uint32_t)(hash >> 33) & (finder->size - 1);; i = (i + 1) & (finder->size - 1)) {
@@ -63,7 +63,7 @@ static struct group *find_group(struct finder *finder, int32_t comm, int32_t tag
     }
 }
 
-/* Add the group of a pattern if it is new. Return false without memory. */
+/* Add the group of messages for a wildcard pattern, if it is new. Return false without memory. */
 static bool add_group(struct finder *finder, int32_t comm, int32_t tag) {
     struct group *group = find_group(finder, comm, tag);
     if (group->used) return true;
@@ -88,8 +88,8 @@ static bool is_wildcard(uint16_t flags) { return flags & WEFT_POST_ANY_SOURCE &&
 
 static int32_t tag_pattern(uint16_t flags, int32_t tag) { return flags & WEFT_POST_ANY_TAG ? -1 : tag; }
 
-/* Add the groups for all wildcards of a rank, and find out whether its receives have different patterns. False without
- * memory. */
+/* Add a group for each pattern of a rank's wildcard receives and probes, and note whether its receives differ in
+ * pattern. Return false without memory. */
 static bool add_rank_patterns(struct finder *finder, uint32_t rank) {
     const struct weft_races_input *input = finder->in;
     finder->patterns_differ = false;
@@ -109,7 +109,7 @@ static bool add_rank_patterns(struct finder *finder, uint32_t rank) {
     return true;
 }
 
-/* Add a send behind the others of its sender in a group. Return false without memory. */
+/* Append a send to its sender's channel in a group. Return false without memory. */
 static bool add_message(struct finder *finder, struct group *group, uint32_t send) {
     int32_t source = finder->in->send_source[send];
     struct channel *channel = group->channel_count ? &group->channels[group->channel_count - 1] : NULL;
@@ -128,15 +128,15 @@ static bool add_message(struct finder *finder, struct group *group, uint32_t sen
     return true;
 }
 
-/* Return what the send of a channel's first message knows of the receiver; 0 where that is not known, NONE without a
- * message. */
+/* Return the latest point of the receiver that the first untaken send of a channel knows; 0 if unknown, NONE if the
+ * channel is empty. */
 static uint32_t find_head_knowledge(const struct finder *finder, const struct channel *channel) {
     if (channel->head == channel->end) return NONE;
     uint32_t known = finder->in->send_known[finder->entries[channel->head]];
     return known == NONE ? 0 : known;
 }
 
-/* Sort the messages to a rank into its groups. Return false without memory. */
+/* Sort all messages to a rank into the groups of its wildcard patterns. Return false without memory. */
 static bool fill_groups(struct finder *finder, uint32_t rank) {
     const struct weft_races_input *input = finder->in;
     uint64_t begin = input->to_first[rank], end = input->to_first[rank + 1];
@@ -172,7 +172,7 @@ static bool fill_groups(struct finder *finder, uint32_t rank) {
     return true;
 }
 
-/* Move the head of a sender's channel to its first message that nobody has taken. */
+/* Move the head of a sender's channel to its first message that no receive has taken. */
 static void advance_head(struct finder *finder, struct group *group, int32_t source) {
     uint32_t low = 0, high = group->channel_count;
     while (low < high) {
@@ -186,7 +186,7 @@ static void advance_head(struct finder *finder, struct group *group, int32_t sou
     group->heads[low] = find_head_knowledge(finder, channel);
 }
 
-/* Note that a receive has taken a message. */
+/* Mark a message as taken by a receive, and advance the channels it is in. */
 static void take_message(struct finder *finder, uint32_t send) {
     finder->taken[send] = 1;
     for (int is_any_tag = 0; is_any_tag < 2; is_any_tag++) {
@@ -214,8 +214,7 @@ static bool is_message_fitting(const struct weft_races_input *input, uint64_t re
            (input->recv_flags[recv] & WEFT_POST_ANY_TAG || input->recv_tag[recv] == input->send_tag[send]);
 }
 
-/* Return whether a receive that was posted before `receive` and is still pending would get the message itself, unless
- * it was decided before (which cannot be if its own message is sent only after `receive` is decided); or took an
+/* Return whether `receive` could not get `message`, because a pending receive posted earlier would take it, or takes an
  * earlier message of the same sender. */
 static bool is_blocked_by_earlier(const struct finder *finder, uint64_t receive, uint32_t limit, uint32_t message) {
     const struct weft_races_input *input = finder->in;
@@ -229,7 +228,7 @@ static bool is_blocked_by_earlier(const struct finder *finder, uint64_t receive,
     return false;
 }
 
-/* Add a racing receive or probe to the result, without messages yet. Return false without memory. */
+/* Add a racing receive or probe, still without messages, to the result. Return false without memory. */
 static bool add_race(struct finder *finder, uint32_t row, uint8_t is_probe) {
     struct weft_races *out = finder->out;
     if (out->count == out->room) {
@@ -252,7 +251,7 @@ static bool add_race(struct finder *finder, uint32_t row, uint8_t is_probe) {
     return true;
 }
 
-/* Add a message to the last race. Return false without memory. */
+/* Add a message to the newest race. Return false without memory. */
 static bool list_message(struct weft_races *out, uint32_t send) {
     if (out->message_count == out->message_room) {
         uint64_t room = out->message_room ? out->message_room * 2 : 1024;
@@ -265,8 +264,8 @@ static bool list_message(struct weft_races *out, uint32_t send) {
     return true;
 }
 
-/* Add a race with all messages that the wildcard `row` could have taken instead of `taken_send`, if there are any.
- * False without memory. */
+/* Add a race for a wildcard receive or probe with all messages that it could have taken instead of `taken_send`, if
+ * there are any. `known_event`: the call that proves what it took. Return false without memory. */
 static bool find_racing_messages(struct finder *finder, struct group *group, uint32_t row, bool is_probe,
                                  uint32_t taken_send, uint32_t known_event) {
     const struct weft_races_input *input = finder->in;
@@ -292,7 +291,7 @@ static bool find_racing_messages(struct finder *finder, struct group *group, uin
     return true;
 }
 
-/* Drop the pending receives that were decided when `receive` was posted. */
+/* Drop the pending receives whose message was decided before `receive` was posted. */
 static bool close_decided_receives(struct finder *finder, uint32_t receive) {
     uint32_t event = finder->in->recv_event[receive];
     uint64_t kept = 0;
@@ -302,7 +301,7 @@ static bool close_decided_receives(struct finder *finder, uint32_t receive) {
     return true;
 }
 
-/* Note a receive as pending unless it is decided at once. Return false without memory. */
+/* Add a receive to the pending ones, unless its message is decided at once. Return false without memory. */
 static bool open_receive(struct finder *finder, uint32_t receive) {
     if (finder->in->recv_decided[receive] == finder->in->recv_event[receive]) return true;
     if (finder->open_count == finder->open_room) {
@@ -316,7 +315,7 @@ static bool open_receive(struct finder *finder, uint32_t receive) {
     return true;
 }
 
-/* Find the races of one probe. Return false without memory. */
+/* Find the races of one wildcard probe. Return false without memory. */
 static bool check_probe(struct finder *finder, uint64_t probe) {
     const struct weft_races_input *input = finder->in;
     if (!is_wildcard(input->probe_flags[probe]) || input->probe_partner[probe] == NONE) return true;
@@ -326,7 +325,7 @@ static bool check_probe(struct finder *finder, uint64_t probe) {
                                                 input->probe_event[probe]);
 }
 
-/* Find the races of one receive, and let it take its message. Return false without memory. */
+/* Find the races of one receive, then let it take its message. Return false without memory. */
 static bool check_receive(struct finder *finder, uint64_t receive) {
     const struct weft_races_input *input = finder->in;
     uint32_t taken_send = input->recv_partner[receive];
@@ -342,7 +341,7 @@ static bool check_receive(struct finder *finder, uint64_t receive) {
     return !finder->patterns_differ || open_receive(finder, (uint32_t)receive);
 }
 
-/* Empty the groups and the pending receives, for the next rank. */
+/* Clear the groups and pending receives before the next rank. */
 static void clear_finder(struct finder *finder) {
     for (uint32_t i = 0; i < finder->size; i++) {
         free(finder->groups[i].channels);
@@ -353,7 +352,7 @@ static void clear_finder(struct finder *finder) {
     finder->open_count = 0;
 }
 
-/* Find the races of one receiving rank. Return false without memory. */
+/* Find the races of all receives and probes of one rank. Return false without memory. */
 static bool find_races_of_rank(struct finder *finder, uint32_t rank) {
     const struct weft_races_input *input = finder->in;
     if (!add_rank_patterns(finder, rank)) return false;
@@ -382,7 +381,8 @@ void weft_races_free(struct weft_races *races) {
     free(races);
 }
 
-/* Find all races of a run; see races.h. */
+/* Find all message races of a run. `counts` gets the numbers of racing receives and of listed messages. NULL without
+ * memory. */
 struct weft_races *weft_races_find(const struct weft_races_input *input, uint64_t sends, uint64_t counts[2]) {
     struct weft_races *out = calloc(1, sizeof *out);
     struct finder finder = {.in = input, .out = out, .size = 16};
@@ -404,7 +404,7 @@ struct weft_races *weft_races_find(const struct weft_races_input *input, uint64_
     return out;
 }
 
-/* Copy the result into the caller's columns, which have room by the counts of weft_races_find(), and free it. */
+/* Copy the races to the caller's arrays, sized by the counts of weft_races_find(), and free them. */
 void weft_races_take(struct weft_races *races, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
                      uint32_t *messages) {
     if (races->count) {

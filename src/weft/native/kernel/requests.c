@@ -11,7 +11,7 @@ struct weft_completions {
     bool failed;
 };
 
-/* Add that an event completed a request; null requests and damaged ids are left out. */
+/* Record that an event completed a request; null requests and damaged ids are ignored. */
 static void add_completion(struct weft_completions *completions, uint64_t request, uint64_t event) {
     if (request <= WEFT_ID_NULL || request > UINT32_MAX) return;
     if (completions->count == completions->room) {
@@ -30,7 +30,7 @@ static void add_completion(struct weft_completions *completions, uint64_t reques
     completions->event[completions->count++] = (uint32_t)event;
 }
 
-/* Add the completions that one waiting or testing call reported. */
+/* Record all completions that one Wait or Test call reported. */
 static void add_completions_of(struct weft_completions *completions, const struct weft_extract_input *input,
                                uint64_t event, struct weft_spec spec) {
     switch (spec.op) {
@@ -67,7 +67,7 @@ static void add_completions_of(struct weft_completions *completions, const struc
     }
 }
 
-/* Copy the completions into the caller's columns, which have room for them, and free them. */
+/* Copy the completions to the caller's arrays and free them. */
 void weft_completions_take(struct weft_completions *completions, int64_t *request, int64_t *event) {
     for (uint64_t i = 0; i < completions->count; i++) {
         request[i] = completions->request[i];
@@ -78,7 +78,8 @@ void weft_completions_take(struct weft_completions *completions, int64_t *reques
     free(completions);
 }
 
-/* List the requests that waits and tests of a rank reported as complete; see requests.h. */
+/* List which requests each Wait and Test call of a rank reported as complete; `*count` gets how many. NULL without
+ * memory. */
 struct weft_completions *weft_completions(const struct weft_extract_input *input, uint64_t *count) {
     struct weft_completions *completions = calloc(1, sizeof *completions);
     for (uint64_t event = 0; completions && event < input->event_count && !completions->failed; event++) {
@@ -98,7 +99,8 @@ struct weft_completions *weft_completions(const struct weft_extract_input *input
 
 /* ---- buffers ---- */
 
-/* Return the event until which an access lasts: its completion, the end of the record, or the call itself. */
+/* Return the event until which MPI may access a buffer: the completion of its request, the end of the record, or the
+ * call itself. */
 static uint64_t find_access_end(const struct weft_buffers *buffers, const struct weft_event *call, uint64_t event,
                                 uint8_t sort) {
     if (!(sort & ACCESS_PENDING)) return event;
@@ -108,7 +110,8 @@ static uint64_t find_access_end(const struct weft_buffers *buffers, const struct
     return sort & ACCESS_SHORT ? event : buffers->count;
 }
 
-/* List when each access of a buffer by MPI began and ended, and where it lies; see requests.h. */
+/* List all buffer accesses by MPI in a rank: first and last event, address range, and whether MPI writes. Return how
+ * many. */
 uint64_t weft_buffers(const struct weft_buffers *buffers, int64_t *begin, int64_t *end, uint64_t *low, uint64_t *high,
                       uint8_t *writes) {
     uint64_t found = 0, guessed = 0;

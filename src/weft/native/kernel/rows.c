@@ -15,7 +15,7 @@ struct out {
     bool full;
 };
 
-/* Append text; where it does not fit, nothing is written and `full` is set. */
+/* Append text to the output buffer; if it does not fit, write nothing and set `full`. */
 static void put(struct out *out, const char *text, size_t length) {
     if ((size_t)(out->end - out->p) < length) {
         out->full = true;
@@ -31,7 +31,7 @@ static void put_text(struct out *out, const struct weft_texts *texts, uint64_t i
     put(out, texts->bytes + texts->at[index], texts->at[index + 1] - texts->at[index]);
 }
 
-/* Write a number's digits so that they end before `end`, and return how many there are. */
+/* Write a number's decimal digits so that they end just before `end`; return how many. */
 static size_t write_digits(char *end, uint64_t value) {
     char *start = end;
     do {
@@ -60,13 +60,14 @@ static void put_hex(struct out *out, uint64_t value) {
     put(out, text, (size_t)n);
 }
 
+/* Append blanks to pad a column of `used` characters to `width`. */
 static void put_padding(struct out *out, uint64_t width, uint64_t used) {
     for (; used < width; used++) LITERAL(out, " ");
 }
 
 /* Reading a tail */
 
-/* Pass over one value of a tail (the extra arguments of an event) by its code. */
+/* Skip one value of an event's tail (its arguments beyond the fixed-size slot). */
 static void skip_value(struct cursor *cursor, uint8_t code) {
     if (code == WEFT_CODE_STATUS) {
         if (read_unsigned(cursor))
@@ -83,7 +84,7 @@ struct tail_view {
     int64_t count;
 };
 
-/* Note where the value of a step of a tail lies, and pass over it. */
+/* Remember where one parameter's value begins in an event's tail, and skip it. */
 static void walk_step(struct tail_view *tail, struct cursor *cursor, uint8_t code, int step) {
     tail->at[step] = *cursor;
     uint64_t value_count = 1;
@@ -94,7 +95,8 @@ static void walk_step(struct tail_view *tail, struct cursor *cursor, uint8_t cod
     for (uint64_t k = 0; k < value_count && !cursor->bad; k++) skip_value(cursor, code & (uint8_t)~WEFT_CODE_ARRAY);
 }
 
-/* Find where the values of an event's tail lie; a damaged one is `bad`. */
+/* Locate the values of all parameters in an event's tail (its arguments beyond the fixed-size slot); `tail->bad` is set
+ * if it is damaged. */
 static void read_tail_view(struct tail_view *tail, const struct weft_rows_input *input,
                            const struct weft_row_function *function, const struct weft_event *event,
                            const uint8_t *tails, uint64_t byte_count) {
@@ -125,7 +127,7 @@ static void read_tail_view(struct tail_view *tail, const struct weft_rows_input 
 
 /* Values */
 
-/* Write the name of an object: its own, or a prefix and its number. */
+/* Write the name of an MPI object: its own, or the class prefix and the number. */
 static void put_name(struct out *out, const struct weft_rows_input *input, const struct weft_names *names, int64_t id) {
     uint64_t low = 0, high = names->count;
     while (low < high) {
@@ -142,7 +144,7 @@ static void put_name(struct out *out, const struct weft_rows_input *input, const
     if (input->json) LITERAL(out, "\"");
 }
 
-/* Write a status from its source, tag, bytes and error class. */
+/* Write an MPI status, from its source, tag, byte count and error class, as JSON or text. */
 static void put_status(struct out *out, bool is_json, const int64_t fields[4], bool is_cancelled) {
     if (is_json) {
         LITERAL(out, "{\"source\": ");
@@ -169,7 +171,7 @@ static void put_status(struct out *out, bool is_json, const int64_t fields[4], b
     LITERAL(out, " bytes)");
 }
 
-/* Write a status that is read from a tail. */
+/* Write an MPI status that is read from an event's tail. */
 static void put_read_status(struct out *out, bool is_json, struct cursor *cursor) {
     uint64_t head = read_unsigned(cursor);
     if (!head) {
@@ -183,7 +185,7 @@ static void put_read_status(struct out *out, bool is_json, struct cursor *cursor
     put_status(out, is_json, fields, (head - 1) & 1);
 }
 
-/* Write a number as its parameter asks: the name of a handle, an address, a wildcard's name or a plain number. */
+/* Write a parameter's number by its kind: an object's name, an address, the name of a wildcard, or plain. */
 static void put_number(struct out *out, const struct weft_rows_input *input, const struct weft_part *part,
                        const struct weft_names *names, int64_t value) {
     uint8_t code = part->code & (uint8_t)~WEFT_CODE_ARRAY;
@@ -201,7 +203,7 @@ static void put_number(struct out *out, const struct weft_rows_input *input, con
     }
 }
 
-/* Write a parameter's value from a tail; of arrays text shows 8 elements. */
+/* Write a parameter's value from an event's tail; text output shows at most 8 elements of an array. */
 static void put_tail_value(struct out *out, const struct weft_rows_input *input, const struct weft_part *part,
                            const struct weft_names *names, struct cursor cursor, uint64_t buffer) {
     uint8_t code = part->code & (uint8_t)~WEFT_CODE_ARRAY;
@@ -228,11 +230,13 @@ static void put_tail_value(struct out *out, const struct weft_rows_input *input,
     if (is_array) LITERAL(out, "]");
 }
 
+/* Return an event's peer as the program gave it, also if it is an invalid negative rank. */
 static int32_t find_raw_peer(const struct weft_event *event) {
     return event->peer < WEFT_RANK_INVALID_BASE ? event->peer - WEFT_RANK_INVALID_BASE : event->peer;
 }
 
-/* Return whether an event's slot holds a status: its function has one, it returned, and it found something. */
+/* Return whether an event's fixed-size slot holds an MPI status: the call has one, returned, and completed
+ * something. */
 static bool has_slot_status(const struct weft_row_function *function, const struct weft_event *event,
                             const struct tail_view *tail) {
     if (!(function->bits & FUNCTION_STATUS) || !(event->flags & WEFT_FLAG_CLOSED)) return false;
@@ -240,7 +244,7 @@ static bool has_slot_status(const struct weft_row_function *function, const stru
     return find_raw_peer(event) != WEFT_RANK_ANY_SOURCE || tail->received; /* of a transfer of a file: a count only */
 }
 
-/* Write the status in an event's slot as JSON, or null. */
+/* Write the MPI status from an event's fixed-size slot as JSON, or null. */
 static void put_slot_status(struct out *out, const struct weft_row_function *function, const struct weft_event *event,
                             const struct tail_view *tail) {
     if (!has_slot_status(function, event, tail)) {
@@ -251,7 +255,7 @@ static void put_slot_status(struct out *out, const struct weft_row_function *fun
     put_status(out, true, fields, event->flags & WEFT_FLAG_CANCELLED);
 }
 
-/* Return a parameter's value that has its place in the event's slot. */
+/* Return the value of a parameter that is stored in the event's fixed-size slot. */
 static int64_t find_slot_value(const struct weft_part *part, const struct weft_event *event,
                                const struct tail_view *tail) {
     switch (part->place) {
@@ -265,7 +269,7 @@ static int64_t find_slot_value(const struct weft_part *part, const struct weft_e
     }
 }
 
-/* Write one parameter, with a comma before it unless it is the first one that is written. */
+/* Write one parameter, after a comma unless it is the first. */
 static void put_parameter(struct out *out, const struct weft_rows_input *input,
                           const struct weft_row_function *function, const struct weft_part *part,
                           const struct weft_names *names, const struct weft_event *event, const struct tail_view *tail,
@@ -294,7 +298,7 @@ static void put_parameter(struct out *out, const struct weft_rows_input *input,
     }
 }
 
-/* Write all parameters of a call that are known, in the order of its function. */
+/* Write all known parameters of a call in the order of its declaration. */
 static void put_parameters(struct out *out, const struct weft_rows_input *input,
                            const struct weft_row_function *function, const struct weft_names *names,
                            const struct weft_event *event, const struct tail_view *tail) {
@@ -387,7 +391,7 @@ static void put_result_separator(struct out *out, bool *is_first) {
     *is_first = false;
 }
 
-/* Write what came of a call: its error, its flag, its status, and so on. */
+/* Write the results of a call: error, flag, status, and so on. */
 static void put_results(struct out *out, const struct weft_rows_input *input, const struct weft_row_function *function,
                         const struct weft_event *event, const struct tail_view *tail) {
     bool is_first = true, is_open = !(event->flags & WEFT_FLAG_CLOSED);
@@ -432,7 +436,7 @@ static void put_results(struct out *out, const struct weft_rows_input *input, co
     }
 }
 
-/* Write a rank, with its thread where there are several, aligned to the right. */
+/* Write a rank, and its thread if there are several, right-aligned. */
 static void put_rank(struct out *out, const struct weft_rows_input *input, uint64_t row,
                      const struct weft_row_rank *rank) {
     char text[24];
@@ -479,7 +483,8 @@ static void put_text_row(struct out *out, const struct weft_rows_input *input, u
     LITERAL(out, "\n");
 }
 
-/* Write rows of text or JSON as far as there is room; see rows.h. */
+/* Write the calls of the rows from .. to - 1 as lines of text or JSON, until the buffer is full or a row needs Python.
+ * Return the first row not written. */
 uint64_t weft_rows(const struct weft_rows_input *input, uint64_t from, uint64_t to, char *buffer, uint64_t room,
                    uint64_t *used) {
     struct out out = {buffer, buffer + room, false};

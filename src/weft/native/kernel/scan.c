@@ -2,7 +2,7 @@
 #include "scan.h"
 #include "tails.h"
 
-/* Count a rank's events by function, and those that failed, are open, or whose buffer was changed. */
+/* Count a rank's events by function, and how many failed, are still open, or had their buffer changed. */
 void weft_catalogue(const struct weft_event *events, uint64_t count, uint16_t *function, int64_t *counts,
                     struct weft_catalogue *out) {
     struct weft_catalogue found = {0};
@@ -17,8 +17,8 @@ void weft_catalogue(const struct weft_event *events, uint64_t count, uint16_t *f
     *out = found;
 }
 
-/* List the rows of the wanted functions; without a branch, so that each row is written, and the next one over it if it
- * is not wanted. */
+/* List the rows of the events whose function is wanted. Branch-free: each row is written, and overwritten by the next
+ * unless wanted. */
 void weft_where(const uint16_t *function, uint64_t count, const uint8_t *wanted, int64_t *rows) {
     uint64_t found = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -29,7 +29,7 @@ void weft_where(const uint16_t *function, uint64_t count, const uint8_t *wanted,
 
 /* ---- arguments that may be wrong ---- */
 
-/* Return whether an event's peer breaks the rules of its function. */
+/* Return whether an event's peer is not a valid rank under the rules of its function. */
 static bool is_wrong_peer(const struct weft_rules *input, const struct weft_event *event, uint16_t rules) {
     bool is_window = rules & RULE_WINDOW;
     uint32_t id = is_window ? event->object : event->comm;
@@ -41,8 +41,7 @@ static bool is_wrong_peer(const struct weft_rules *input, const struct weft_even
     return !(event->peer == WEFT_RANK_ANY_SOURCE && rules & RULE_ANY);
 }
 
-/* Return whether the buffer in an event's tail is that of its slot (both are kept as a difference), or the tail cannot
- * be read. */
+/* Return whether the second buffer of an event (in its tail) equals the first (in its slot), or cannot be read. */
 static bool may_buffers_alias(const struct weft_rules *input, const struct weft_event *event, uint64_t index) {
     if (!event->buffer || event->buffer == WEFT_IN_PLACE || event->count <= 0) return false;
     int32_t thread = input->threads ? input->threads[index] : 0;
@@ -61,7 +60,7 @@ static bool may_buffers_alias(const struct weft_rules *input, const struct weft_
     return read_signed(&cursor) == 0 || cursor.bad;
 }
 
-/* Return whether an event may break a rule of its function. */
+/* Return whether an event's arguments may break a rule of its function. */
 static bool may_break_rules(const struct weft_rules *input, const struct weft_event *event, uint64_t index,
                             uint16_t rules) {
     if (rules & RULE_COUNT && event->count < 0) return true;
@@ -74,7 +73,8 @@ static bool may_break_rules(const struct weft_rules *input, const struct weft_ev
     return rules & RULE_ALIAS && may_buffers_alias(input, event, index);
 }
 
-/* List the next events that may break a rule of their function; see scan.h. */
+/* List events, from `*first` on, whose arguments may break a rule of their function, at most `most`; `*first` moves
+ * past them. Return how many. */
 uint64_t weft_suspects(const struct weft_rules *input, uint64_t *first, int64_t *rows, uint64_t most) {
     uint64_t found = 0, index = *first;
     for (; index < input->count && found < most; index++) {
@@ -87,7 +87,7 @@ uint64_t weft_suspects(const struct weft_rules *input, uint64_t *first, int64_t 
 
 /* ---- collectives whose members may not agree ---- */
 
-/* Return whether members of a collective may be missing or may not agree. */
+/* Return whether the members of a collective are incomplete or may disagree in function, root, count or datatype. */
 static bool may_members_differ(const struct weft_gathered *input, uint64_t instance) {
     uint64_t first = input->first[instance], end = input->first[instance + 1];
     if ((int64_t)(end - first) < input->members[input->comm[instance]]) return true;
@@ -106,7 +106,7 @@ static bool may_members_differ(const struct weft_gathered *input, uint64_t insta
     return false;
 }
 
-/* List the collectives whose members may be missing or may not agree; see scan.h. */
+/* List the collectives whose members are incomplete or may disagree. Return how many. */
 uint64_t weft_uneven(const struct weft_gathered *input, int64_t *found) {
     uint64_t count = 0;
     for (uint64_t instance = 0; instance < input->instances; instance++)

@@ -14,7 +14,7 @@ struct cursor {
     bool bad;
 };
 
-/* Read a varint byte by byte; 0, and the cursor is bad, where it does not end. */
+/* Read an unsigned varint byte by byte. If it does not end, return 0 and mark the cursor as bad. */
 static inline uint64_t read_unsigned_slowly(struct cursor *cursor) {
     uint64_t value = 0;
     for (int shift = 0; shift < 70 && cursor->p < cursor->end; shift += 7) {
@@ -26,8 +26,8 @@ static inline uint64_t read_unsigned_slowly(struct cursor *cursor) {
     return 0;
 }
 
-/* Read an unsigned varint. One of up to 8 bytes is read at once: the bytes up to the first without its high bit, their
- * 7 bits moved together. */
+/* Read an unsigned varint. Up to 8 bytes are decoded at once: find the first byte without its high bit, then compact
+ * the groups of 7 bits. */
 static inline uint64_t read_unsigned(struct cursor *cursor) {
     if (cursor->end - cursor->p < 8) return read_unsigned_slowly(cursor);
     uint64_t word;
@@ -46,14 +46,14 @@ static inline int64_t read_signed(struct cursor *cursor) {
     return (int64_t)(zigzag >> 1) ^ -(int64_t)(zigzag & 1);
 }
 
-/* Pass over a varint; the cursor is bad where it does not end. */
+/* Skip a varint; if it does not end, mark the cursor as bad. */
 static inline void skip_varint(struct cursor *cursor) {
     while (cursor->p < cursor->end)
         if (*cursor->p++ < 0x80) return;
     cursor->bad = true;
 }
 
-/* Pass over bytes; the cursor is bad where they are not there. */
+/* Skip bytes; if there are fewer, mark the cursor as bad. */
 static inline void skip_bytes(struct cursor *cursor, uint64_t byte_count) {
     if (byte_count > (uint64_t)(cursor->end - cursor->p)) {
         cursor->bad = true;
@@ -67,7 +67,7 @@ struct status {
     int32_t source, tag;
 };
 
-/* Read a status; one that was not set, or is damaged, has `set` false. */
+/* Read an MPI status; `set` is false if the call did not set it or the data is damaged. */
 static inline struct status read_status(struct cursor *cursor) {
     struct status status = {0};
     uint64_t head = read_unsigned(cursor);
@@ -95,7 +95,7 @@ struct tail {
     uint64_t object;
 };
 
-/* Read a scalar by its code, and put it into the tail by its parameter's role. */
+/* Read one scalar by its encoding and store it in the tail's field for its parameter's role. */
 static inline void read_scalar(struct cursor *cursor, uint8_t code, uint8_t role, struct tail *tail) {
     int64_t value = 0;
     switch (code) {
@@ -120,8 +120,8 @@ static inline void read_scalar(struct cursor *cursor, uint8_t code, uint8_t role
     }
 }
 
-/* Read an array: its span goes into the tail by its role, its elements are passed over unless `is_last`, as nothing of
- * this tail is read behind it then. */
+/* Read an array: store where its elements are in the tail's field for its role, and skip them unless nothing after them
+ * is needed (`is_last`). */
 static inline void read_array(struct cursor *cursor, uint8_t code, uint8_t role, bool is_last, struct tail *tail) {
     struct span span;
     span.count = read_unsigned(cursor);
@@ -148,8 +148,8 @@ static inline struct weft_spec find_spec(const struct weft_extract_input *input,
     return event->function < input->spec_count ? input->specs[event->function] : none;
 }
 
-/* Read the tail of an event (its arguments beyond the slot) up to the parameter of role `last_role` (SKIP: all of it).
- * Without a tail, or a damaged one, what was not read has its neutral value. */
+/* Read an event's tail (its arguments beyond the fixed-size slot) up to the parameter with role `last_role`; SKIP: all
+ * of it. What is not there keeps a neutral value. */
 static inline struct tail read_tail(const struct weft_extract_input *input, uint64_t index, struct weft_spec spec,
                                     uint8_t last_role) {
     const struct weft_event *event = &input->events[index];

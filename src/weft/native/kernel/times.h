@@ -14,14 +14,14 @@ struct weft_axis {
     double length, most;
 };
 
-/* Return a number of nanoseconds rounded. rint() is a call where no newer instruction set is asked for: adding 1.5 *
- * 2^52 rounds likewise, to even. */
+/* Round a number of nanoseconds. Without newer instructions rint() is a call; adding and subtracting 1.5 * 2^52 rounds
+ * to even as well. */
 static inline double round_to_even(double ns) {
     const double big = 0x1.8p52;
     return ns < 0x1p51 && ns > -0x1p51 ? (ns + big) - big : rint(ns);
 }
 
-/* Return ticks of a rank's clock as ns since the run's first call. */
+/* Convert ticks of a rank's clock to nanoseconds since the run's first call. */
 static inline int64_t ticks_to_ns(const struct weft_axis *axis, uint64_t ticks) {
     int64_t delta = (int64_t)(ticks - axis->start);
     if (axis->length != 1.0) {
@@ -35,7 +35,7 @@ static inline int64_t find_event_enter(const struct weft_axis *axis, const struc
     return ticks_to_ns(axis, event->enter);
 }
 
-/* Return when an event was left, in ns; -1 if it is open. */
+/* Return when an event returned, in nanoseconds since the run's first call; -1 if it is still open. */
 static inline int64_t find_event_exit(const struct weft_axis *axis, const struct weft_event *event) {
     uint64_t ticks = (uint64_t)(event->duration & 0x3fffffffu) << (8 * (event->duration >> 30));
     return event->flags & WEFT_FLAG_CLOSED ? ticks_to_ns(axis, event->enter + ticks) : -1;

@@ -29,7 +29,7 @@ struct reader {
     struct stack *threads;
 };
 
-/* Make room for element `count` of an array that doubles. Return false without memory. */
+/* Make room for element `count` in an array that doubles its capacity. Return false without memory. */
 static bool make_room(uint64_t **array, uint64_t *room, uint64_t count) {
     if (count < *room) return true;
     uint64_t new_room = *room ? *room * 2 : 1024;
@@ -40,14 +40,15 @@ static bool make_room(uint64_t **array, uint64_t *room, uint64_t count) {
     return true;
 }
 
-/* Return a hash of a place's kind and name. */
+/* Return a hash of a probe's or loop's kind and name. */
 static uint64_t hash_name(uint32_t kind, const char *name) {
     uint64_t hash = 14695981039346656037u ^ kind;
     for (; *name; name++) hash = (hash ^ (uint8_t)*name) * 1099511628211u;
     return weft_value_mix(hash);
 }
 
-/* Read the record of a place. Return false if it cannot be right. */
+/* Read the record that defines a place (a probe, loop or region of the program). Return false if it is invalid or
+ * without memory. */
 static bool read_place(struct reader *reader, const struct weft_value_record *record, uint64_t offset) {
     const struct weft_value_place *body = (const void *)record;
     if (record->bytes < sizeof *body + 8 || record->place != reader->index->places + 1) return false;
@@ -68,13 +69,13 @@ static int64_t find_innermost_iteration(const struct stack *stack) {
     return stack->depth ? stack->rows[stack->depth - 1] : -1;
 }
 
-/* Return the key of what is around a record; each thread but the first has a root of its own. */
+/* Return the key of the innermost open iteration; outside of loops one for the thread. */
 static uint64_t find_surrounding_key(const struct reader *reader, const struct stack *stack, uint16_t thread) {
     int64_t row = find_innermost_iteration(stack);
     return row < 0 ? weft_value_mix(thread) : reader->keys[row];
 }
 
-/* Read the begin of an iteration, which is open from here on. Return false if it cannot be right, or without memory. */
+/* Read the record that begins an iteration. Return false if it is invalid or without memory. */
 static bool enter_iteration(struct reader *reader, const struct weft_value_record *record, uint64_t offset) {
     const struct weft_value_scope *body = (const void *)record;
     struct stack *stack = &reader->threads[record->thread];
@@ -100,7 +101,7 @@ static bool enter_iteration(struct reader *reader, const struct weft_value_recor
     return true;
 }
 
-/* Read the end of an iteration. Return false if none is open. */
+/* Read the record that ends the innermost iteration. Return false if none is open. */
 static bool leave_iteration(struct reader *reader, const struct weft_value_record *record) {
     struct stack *stack = &reader->threads[record->thread];
     if (!stack->depth) return false;
@@ -108,7 +109,7 @@ static bool leave_iteration(struct reader *reader, const struct weft_value_recor
     return true;
 }
 
-/* Return the bytes that the elements of a probe take, or UINT64_MAX where that cannot be right. */
+/* Return how many bytes the recorded values of a probe take, by the form of the record; UINT64_MAX if it is invalid. */
 static uint64_t count_payload_bytes(const struct weft_value_probe *probe, const uint8_t *elements, uint64_t room) {
     uint64_t blocks = (probe->count + WEFT_VALUES_BLOCK - 1) / WEFT_VALUES_BLOCK, changed;
     switch (probe->head.form) {
@@ -124,7 +125,7 @@ static uint64_t count_payload_bytes(const struct weft_value_probe *probe, const 
     }
 }
 
-/* Return whether a probe's sizes agree with each other and with its record. */
+/* Return whether a probe record's dimensions, counts and length agree. */
 static bool is_sound_probe(const struct weft_value_probe *probe) {
     const struct weft_value_extent *extents = (const void *)(probe + 1);
     uint64_t rest = probe->head.bytes - sizeof *probe, count = 1;
@@ -140,7 +141,7 @@ static bool is_sound_probe(const struct weft_value_probe *probe) {
     return count_payload_bytes(probe, (const uint8_t *)(extents + probe->dims), rest) <= rest;
 }
 
-/* Read a probe. Return false if it cannot be right. */
+/* Read a probe's record. Return false if it is invalid. */
 static bool read_probe(struct reader *reader, const struct weft_value_record *record, uint64_t offset) {
     const struct weft_value_probe *body = (const void *)record;
     if (record->bytes < sizeof *body || !is_sound_probe(body) || body->array > reader->index->places) return false;
@@ -155,7 +156,7 @@ static bool read_probe(struct reader *reader, const struct weft_value_record *re
     return true;
 }
 
-/* Read one record by its kind. Return false if it cannot be right. */
+/* Read one record of a value trace, by its kind. Return false if it is invalid. */
 static bool read_record(struct reader *reader, const struct weft_value_record *record, uint64_t offset) {
     bool known = record->place && record->place <= reader->index->places;
     switch (record->kind) {
@@ -171,7 +172,8 @@ static bool read_record(struct reader *reader, const struct weft_value_record *r
     }
 }
 
-/* Read all records of a trace once; see values.h. */
+/* Index a value trace in one pass: count its places, iterations, probes and problems, and fill the arrays that are not
+ * NULL. */
 void weft_values_index(const uint8_t *records, uint64_t used, struct weft_value_index *index,
                        struct weft_value_site *places, struct weft_value_iteration *iterations,
                        struct weft_value_row *probes, uint64_t *problems) {
@@ -202,7 +204,7 @@ uint64_t weft_values_hash(const uint8_t *first, uint64_t count, int64_t stride, 
     return weft_hash_run(first, (int64_t)count, stride, type, size, place, step);
 }
 
-/* Return whether two probes hold the same, byte for byte; those that hold changes only never do. */
+/* Return whether two probe records hold the same values, byte for byte. Records of changes never count as the same. */
 static bool hold_same_values(const struct weft_value_probe *probe, const struct weft_value_probe *other_probe) {
     return probe->head.form == other_probe->head.form && probe->head.bytes == other_probe->head.bytes &&
            probe->count == other_probe->count && probe->type == other_probe->type && probe->size == other_probe->size &&
@@ -211,7 +213,7 @@ static bool hold_same_values(const struct weft_value_probe *probe, const struct 
            !memcmp(probe + 1, other_probe + 1, probe->head.bytes - sizeof *probe);
 }
 
-/* Compare pairs of probes by the offsets of their records; see values.h. */
+/* Compare pairs of probe records, given by their offsets, and set `out` to whether they hold the same values. */
 void weft_values_same(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
                       uint64_t count, uint8_t *out) {
     for (uint64_t i = 0; i < count; i++)

@@ -17,19 +17,19 @@ struct call {
     int64_t start, end;
 };
 
-/* Limit a time of a record, which may be damaged, so that differences do not overflow. */
+/* Clamp a time, which may be damaged, so that differences do not overflow. */
 static int64_t clamp_time(int64_t ns) {
     const int64_t most = INT64_C(1) << 60;
     return ns < -most ? -most : ns > most ? most : ns;
 }
 
-/* Return when a row's event begins: in ns, or in units of logical time. */
+/* Return when an event of a row begins: in ns, or in units of logical time. */
 static int64_t find_enter_time(const struct weft_row *row, uint64_t index) {
     if (row->ends) return index ? (int64_t)row->ends[index - 1] * STEP : 0;
     return clamp_time(find_event_enter(row->axis, &row->events[index]));
 }
 
-/* Return when a row's event ends; one that is open ends at the row's `last`. */
+/* Return when an event of a row ends; an open one ends at the row's `last`. */
 static int64_t find_exit_time(const struct weft_row *row, uint64_t index) {
     if (row->ends) return (int64_t)row->ends[index] * STEP;
     return row->events[index].flags & WEFT_FLAG_CLOSED ? clamp_time(find_event_exit(row->axis, &row->events[index]))
@@ -38,8 +38,8 @@ static int64_t find_exit_time(const struct weft_row *row, uint64_t index) {
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Return when a row's event `index` begins and ends, no earlier than `earliest`; `*next` gets when the one after it
- * begins at the earliest. */
+/* Return begin and end of a row's event, not before `earliest`; `*next` gets the earliest begin of the event after
+ * it. */
 static struct call find_call(const struct weft_row *row, uint64_t index, int64_t earliest, int64_t *next) {
     int64_t start = later(earliest, find_enter_time(row, index));
     int64_t end = later(start, find_exit_time(row, index));
@@ -47,14 +47,15 @@ static struct call find_call(const struct weft_row *row, uint64_t index, int64_t
     return (struct call){start, end < *next ? end : *next};
 }
 
-/* Mark the part of a span in which a time lies. */
+/* Mark the bin of a time span into which a time falls. */
 static void mark_time(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) {
     if (ns < 0 || span <= 0) return;
     uint64_t part = (uint64_t)((double)ns / (double)span * (double)count);
     marks[part < count ? part : count - 1] = 1;
 }
 
-/* Fill the index of a row, and mark the parts of the span in which a call begins or ends; see view.h. */
+/* Build a row's index: at every block of events its start and the time spent so far in each class of calls. Mark the
+ * bins of the span in which calls begin or end. */
 void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count,
                      int64_t span) {
     int64_t spent[CLASSES] = {0}, earliest = INT64_MIN;
@@ -80,7 +81,7 @@ struct sweep {
     int64_t from, spent[CLASSES];
 };
 
-/* Put a sweep at the begin of a block. */
+/* Move a sweep to the start of a block of events. */
 static void enter_block(struct sweep *sweep, uint64_t block) {
     sweep->block = block;
     sweep->i = block * sweep->row->block;
@@ -88,7 +89,7 @@ static void enter_block(struct sweep *sweep, uint64_t block) {
     memcpy(sweep->spent, &sweep->row->sums[block * CLASSES], sizeof sweep->spent);
 }
 
-/* Move a sweep to the last block that begins before a time: doubling steps, then halving. */
+/* Move a sweep forward to the last block that begins before a time, by doubling steps, then halving. */
 static void gallop_to_time(struct sweep *sweep, int64_t time) {
     uint64_t low = sweep->block, step = 1;
     if (low + 1 >= sweep->blocks || sweep->row->starts[low + 1] >= time) return;
@@ -98,7 +99,8 @@ static void gallop_to_time(struct sweep *sweep, int64_t time) {
     enter_block(sweep, low);
 }
 
-/* Compute what was spent in each class of calls before a time. Later calls must ask for later times. */
+/* Compute the time that a row spent in each class of calls before a time. Successive calls must ask for rising
+ * times. */
 static void sum_spent_before(struct sweep *sweep, int64_t time, const uint8_t *classes, int64_t *spent) {
     gallop_to_time(sweep, time);
     int64_t part = 0;
@@ -120,21 +122,22 @@ static void sum_spent_before(struct sweep *sweep, int64_t time, const uint8_t *c
     spent[class] += part;
 }
 
-/* Return a sweep over a row that stands at its first event. */
+/* Return a sweep over a row, at its first event. */
 static struct sweep begin_sweep(const struct weft_row *row) {
     struct sweep sweep = {.row = row, .blocks = (row->count + row->block - 1) / row->block};
     if (sweep.blocks) enter_block(&sweep, 0);
     return sweep;
 }
 
-/* Return a share from 0 to 1 as 0 to 255; what is more than nothing is at least 1. */
+/* Convert a share (0 to 1) to 0 .. 255; anything above zero becomes at least 1. */
 static uint8_t compute_shade(double share) {
     if (share <= 0) return 0;
     double level = share * 255 + 0.5;
     return level < 1 ? 1 : level > 255 ? 255 : (uint8_t)level;
 }
 
-/* Compute how much of each column of pixels a lane's rows spent in each class of calls; see view.h. */
+/* For each lane, class of calls and pixel column, compute the share of time that the lane's rows spent in the class, as
+ * 0 .. 255. */
 void weft_view_columns(const struct weft_lanes *lanes, const uint8_t *classes, uint64_t from, uint64_t to, double *sums,
                        uint8_t *out) {
     for (uint64_t lane = from; lane < to; lane++) {
@@ -173,7 +176,7 @@ static uint64_t count_begun_before(const struct weft_row *row, int64_t time) {
     return sweep.i;
 }
 
-/* Find for each row the events that are under way somewhere in [begin, behind). */
+/* For each row, find the events [first, end) that overlap the time span [begin, behind). */
 void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin, int64_t behind, uint64_t *first,
                      uint64_t *end) {
     for (uint64_t row_index = 0; row_index < count; row_index++) {
@@ -186,7 +189,7 @@ void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin,
     }
 }
 
-/* Fill a box (begin, end, function, class) for each of some events of a row. */
+/* Fill in a box (begin, end, function, class) for each of the events [first, end) of a row. */
 void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end,
                      struct weft_box *out) {
     int64_t earliest = INT64_MIN;
@@ -201,7 +204,7 @@ void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_
     }
 }
 
-/* Compute begin and end of some events, each named by its row and its index there. */
+/* Find begin and end of single events, each given by its row and index. */
 void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
                      int64_t *starts, int64_t *ends) {
     for (uint64_t index = 0; index < count; index++) {

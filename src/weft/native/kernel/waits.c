@@ -12,7 +12,7 @@
 
 /* ---- times ---- */
 
-/* Compute when each event was entered and left, in ns since the run's first call; -1 for one that is open. */
+/* Convert the enter and exit times of events to ns since the run's first call; the exit of an open event is -1. */
 void weft_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
                 int64_t *leave) {
     for (uint64_t i = 0; i < count; i++) {
@@ -21,7 +21,8 @@ void weft_times(const struct weft_event *events, uint64_t count, const struct we
     }
 }
 
-/* Compute what is asked of all times of a rank together; see waits.h. */
+/* Summarise all times of a rank: first and last times, open calls, time in failed polls, and the time in other calls by
+ * cause. */
 void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
                const uint8_t *causes, struct weft_span *span_out, int64_t *inside) {
     struct weft_span span = {.least_enter = INT64_MAX, .most = INT64_MIN};
@@ -50,7 +51,7 @@ static int64_t find_leave_time(const struct weft_clocks *clocks, uint32_t rank, 
 
 /* ---- what is found ---- */
 
-/* Add a wait to the result: who waited, how long (ns), for which call, and why. */
+/* Add a wait to the result: the waiting call, the time lost in ns, the late call, and the cause. */
 static void add_wait(struct weft_found *found, int64_t waiter, int64_t cost, int64_t culprit, uint8_t cause) {
     found->waiter[found->found] = waiter;
     found->cost[found->found] = cost;
@@ -64,8 +65,8 @@ struct late {
     uint8_t cause;
 };
 
-/* Note that a call of a rank needed a partner who was late. Of several partners the one counts that the call waited for
- * longest, the first one to come where it returns with the first. */
+/* Record that a call needed a partner who was late. Of several late partners keep the one that cost most; for a call
+ * that returns with the first completion, the one that cost least. */
 static void note_late_partner(struct weft_found *found, const struct weft_clocks *clocks, const uint8_t *blocks,
                               uint32_t rank, uint32_t event, struct late partner) {
     uint8_t blocking = blocks[clocks->events[rank][event].function];
@@ -96,7 +97,7 @@ static bool is_on_other_host(const struct weft_messages *messages, int32_t peer)
     return messages->host[messages->rank] != messages->host[peer];
 }
 
-/* Return the bytes of a message; -1 if they are not known. */
+/* Return the size of a message in bytes; -1 if unknown. */
 static int64_t find_message_bytes(const struct weft_clocks *clocks, const struct weft_messages *messages,
                                   uint64_t row) {
     if (messages->args[row] >= clocks->event_first[messages->rank + 1] - clocks->event_first[messages->rank]) return -1;
@@ -105,8 +106,7 @@ static int64_t find_message_bytes(const struct weft_clocks *clocks, const struct
     return size < 0 || event->count < 0 ? -1 : size * event->count;
 }
 
-/* Return when and by which call a send's message was received. A message that a matched probe took goes over when its
- * receive is called. */
+/* Return when, and in which call, a send's message was received; for a matched probe, the call of its receive. */
 static struct late find_receive(const struct weft_clocks *clocks, const struct weft_messages *messages, uint64_t row) {
     uint32_t partner = messages->partner[row], rank = (uint32_t)messages->peer[row],
              event = messages->their_event[partner];
@@ -115,7 +115,7 @@ static struct late find_receive(const struct weft_clocks *clocks, const struct w
     return (struct late){find_enter_time(clocks, rank, event), rank, event, WEFT_CAUSE_LATE_RECEIVER};
 }
 
-/* Return whether a message has a partner, a completion and none of the flags `skip`. */
+/* Return whether a message has a partner and a completion, and none of the flags in `skip`. */
 static bool is_usable_message(const struct weft_clocks *clocks, const struct weft_messages *messages, uint64_t row,
                               uint16_t skip) {
     return messages->partner[row] != NONE &&
@@ -123,7 +123,7 @@ static bool is_usable_message(const struct weft_clocks *clocks, const struct wef
            messages->peer[row] >= 0 && !(messages->flags[row] & skip);
 }
 
-/* Find the receives and probes of a rank that waited for their sends. */
+/* Find the receives and probes of a rank that waited for a late sender. */
 void weft_late_senders(const struct weft_clocks *clocks, const struct weft_messages *messages,
                        struct weft_found *found) {
     for (uint64_t row = messages->first[messages->rank]; row < messages->first[messages->rank + 1]; row++) {
@@ -136,7 +136,8 @@ void weft_late_senders(const struct weft_clocks *clocks, const struct weft_messa
     }
 }
 
-/* Find the sends of a rank that waited for their receives. */
+/* Find the sends of a rank that waited for a late receiver: synchronous ones, and standard ones too large for the eager
+ * protocol. */
 void weft_late_receivers(const struct weft_clocks *clocks, const struct weft_messages *messages,
                          struct weft_found *found) {
     const uint16_t skip = WEFT_POST_BUFFERED | WEFT_POST_READY | WEFT_POST_PARTITIONED;
@@ -161,18 +162,19 @@ struct lasts {
     int64_t last, before;
 };
 
+/* Keep a time if it is one of the two latest. */
 static void note_completion_time(struct lasts *times, int64_t time) {
     if (time > times->last) times->before = times->last, times->last = time;
     else if (time > times->before) times->before = time;
 }
 
-/* Return whether a message was completed by a call that waits for all of several. */
+/* Return whether a message was completed by a call that waits for several operations (MPI_Waitall). */
 static bool completes_several(const struct weft_clocks *clocks, const struct weft_messages *messages, uint64_t row) {
     return messages->blocks[clocks->events[messages->rank][messages->completion[row]].function] == WEFT_BLOCKS_ALL;
 }
 
-/* Return for each event of a rank the last two times at which what it completes could be complete; the caller frees it.
- * NULL without memory. */
+/* For each event of a rank, return the two latest times at which one of the messages that it completes could be
+ * complete. The caller frees the array; NULL without memory. */
 static struct lasts *find_last_times(const struct weft_clocks *clocks, const struct weft_messages *sends,
                                      const struct weft_messages *recvs) {
     uint64_t events = clocks->event_first[sends->rank + 1] - clocks->event_first[sends->rank];
@@ -188,7 +190,8 @@ static struct lasts *find_last_times(const struct weft_clocks *clocks, const str
     return times;
 }
 
-/* Find out what the standard sends of a rank show of the library's protocol; see waits.h. */
+/* Learn from a rank's standard sends which sizes the library sends eagerly and which by rendezvous. Return how many
+ * entries `blocked` got, or -1 without memory. */
 int64_t weft_protocol(const struct weft_clocks *clocks, const struct weft_messages *sends,
                       const struct weft_messages *recvs, int64_t *eager, int64_t *blocked) {
     const uint16_t skip = WEFT_POST_SYNCHRONOUS | WEFT_POST_BUFFERED | WEFT_POST_READY | WEFT_POST_PARTITIONED;
@@ -231,7 +234,7 @@ static const uint8_t LATE_CAUSE[] = {0,
                                      WEFT_CAUSE_WAIT_AT_BARRIER,
                                      WEFT_CAUSE_WAIT_AT_FENCE};
 
-/* Return when a member came to its collective, as the late partner that others may have waited for. */
+/* Return when a member entered its collective, as a possible cause of the others' waiting. */
 static struct late make_late_part(const struct weft_clocks *clocks, const struct weft_late_members *input,
                                   uint32_t row) {
     uint32_t rank = (uint32_t)input->rank[row];
@@ -247,8 +250,8 @@ static bool is_root_part(const struct weft_clocks *clocks, const struct weft_lat
     return peer >= 0 && peer < end - first && input->members[first + peer] == rank;
 }
 
-/* Note that a member waited for a late one. One that returned before the late one came did not need it; between hosts
- * only clocks that differ show that. */
+/* Record that a member of a collective waited for a late one, unless it had returned before that one came (between
+ * hosts that only shows clock differences). */
 static void note_waiting_part(struct weft_found *found, const struct weft_clocks *clocks,
                               const struct weft_late_members *input, uint32_t row, struct late late) {
     uint32_t rank = (uint32_t)input->rank[row], completion = input->completion[row];
@@ -258,7 +261,7 @@ static void note_waiting_part(struct weft_found *found, const struct weft_clocks
     note_late_partner(found, clocks, input->blocks, rank, completion, late);
 }
 
-/* Note the waits of a scan, at which a member waits for those of lower rank. */
+/* Record the waits in a scan, in which each member waits for those of lower rank. */
 static void note_scan_waits(struct weft_found *found, const struct weft_clocks *clocks,
                             const struct weft_late_members *input, uint64_t instance) {
     int64_t first = input->member_first[input->comm[instance]], end = input->member_first[input->comm[instance] + 1];
@@ -278,7 +281,8 @@ static void note_scan_waits(struct weft_found *found, const struct weft_clocks *
         input->place[input->rank[input->rows[k]]] = NONE;
 }
 
-/* Note what members waited once the first one has left: from there on the library alone holds them. */
+/* Record how long members stayed in a barrier or all-to-all collective after the first member had left it: the
+ * library's own completion time. */
 static void note_completion_waits(struct weft_found *found, const struct weft_clocks *clocks,
                                   const struct weft_late_members *input, uint64_t instance, int64_t last) {
     int64_t least = INT64_MAX,
@@ -300,7 +304,7 @@ static void note_completion_waits(struct weft_found *found, const struct weft_cl
     }
 }
 
-/* Note the waits of all members of one collective. */
+/* Record the waits of all members of one collective. */
 static void note_collective_waits(struct weft_found *found, const struct weft_clocks *clocks,
                                   const struct weft_late_members *input, uint64_t instance) {
     if (input->member_first[input->comm[instance]] == input->member_first[input->comm[instance] + 1]) return;
@@ -333,7 +337,7 @@ static void note_collective_waits(struct weft_found *found, const struct weft_cl
     note_completion_waits(found, clocks, input, instance, last.at);
 }
 
-/* Find the calls that waited in collectives; see waits.h. */
+/* Find the calls that waited in collectives for the last member or for the root. */
 void weft_late_members(const struct weft_clocks *clocks, const struct weft_late_members *input,
                        struct weft_found *found) {
     for (uint64_t instance = 0; instance < input->instances; instance++)

@@ -40,21 +40,21 @@ void weft_numba_watch(int on) { watching = on; }
 static int following; /* blocks of Numba's runtime are known from when they are made */
 static int followed;  /* only since a loop of this depth was entered; 0: since a function was called */
 
-void weft_numba_follow(int on);
+void weft_numba_follow_memory(int on);
 
 /* Enter a parallel loop of Numba: the next call of its scheduler runs it. Machine code that the program calls past its
  * function (`overloads[...].entry_point`) was not begun by a call: then memory is followed from here on. */
-void weft_numba_enter(const Loop *loop) {
+void weft_numba_enter_loop(const Loop *loop) {
     if (depth < MAX_DEPTH) entered[depth] = loop;
     depth++;
     if (following) return;
-    weft_numba_follow(1);
+    weft_numba_follow_memory(1);
     followed = depth;
 }
 
 /* Leave the innermost parallel loop, and stop following memory if its entry began that. */
-void weft_numba_leave(void) {
-    if (followed == depth) weft_numba_follow(0);
+void weft_numba_leave_loop(void) {
+    if (followed == depth) weft_numba_follow_memory(0);
     depth--;
 }
 
@@ -62,7 +62,7 @@ size_t weft_numba_thread_id(void) { return (size_t)thread; }
 
 /* Return the largest sum of a reduction's partial results since the last call: what its rounding errors are measured
  * by. */
-double weft_numba_magnitude(void) {
+double weft_numba_take_magnitude(void) {
     double was = magnitude;
     magnitude = 0;
     return was;
@@ -70,17 +70,17 @@ double weft_numba_magnitude(void) {
 
 /* Run a loop's kernel as Numba's own scheduler would on one thread, without telling the runtime of iterations. */
 static void run_unchecked(const Loop *loop, Kernel kernel, char **arguments, size_t *dimensions, size_t *steps,
-                          void *data, size_t dimension_count, size_t argument_count) {
+                          void *data, size_t inner_dimension_count, size_t argument_count) {
     char *moved[MAX_ARGUMENTS];
     size_t sizes[MAX_ARGUMENTS];
     if (!loop || argument_count > MAX_ARGUMENTS ||
-        dimension_count + 1 > MAX_ARGUMENTS) { /* a parallel ufunc goes through all by itself */
+        inner_dimension_count + 1 > MAX_ARGUMENTS) { /* a parallel ufunc goes through all by itself */
         kernel(arguments, dimensions, steps, data);
         return;
     }
     if (loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* as a part of an iteration */
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
-        memcpy(sizes, dimensions, (dimension_count + 1) * sizeof *sizes);
+        memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
         sizes[0] = 1;
         for (size_t a = 0; a < argument_count; a++) moved[a] = arguments[a] + steps[a] * piece;
         kernel(moved, sizes, steps, data);
@@ -90,7 +90,7 @@ static void run_unchecked(const Loop *loop, Kernel kernel, char **arguments, siz
 /* Register an array of the loop with the runtime, which wants it packed in C or Fortran order. A strided view is
  * registered as the array that it is a part of, with one dimension more (its index there is 0), or, where that cannot
  * be, as a row of elements. */
-static void name_array(const Argument *argument, char *base, const size_t *dimensions, const size_t *steps) {
+static void register_array(const Argument *argument, char *base, const size_t *dimensions, const size_t *steps) {
     int64_t lower[WEFT_MAX_RANK] = {0}, extent[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
     int64_t c = argument->element, fortran = argument->element, first = 0, last = 0;
     int in_c = 1, in_fortran = 1, nested = argument->rank < WEFT_MAX_RANK, rank = argument->rank;
@@ -127,26 +127,26 @@ static void name_array(const Argument *argument, char *base, const size_t *dimen
 }
 
 /* Register with the runtime the arrays and shared variables that the loop works on. */
-static void name_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+static void register_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind == AS_SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
-        if (one->kind == AS_ARRAY && one->rank) name_array(one, arguments[a + 1], dimensions, steps);
+        if (one->kind == AS_ARRAY && one->rank) register_array(one, arguments[a + 1], dimensions, steps);
     }
 }
 
 /* Let the runtime leave alone the array with the threads' partial results of each reduction. */
-static void ignore_partial_results(const Loop *loop, char **arguments, const size_t *steps, int threads) {
+static void exclude_partial_results(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind != AS_REDUCTION) continue;
         weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
         for (int t = 0; t < threads; t++)
-            turns_add_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
+            add_reduction_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
     }
 }
 
-/* Sum the magnitudes of each reduction's partial results and keep the largest sum for weft_numba_magnitude. */
+/* Sum the magnitudes of each reduction's partial results and keep the largest sum for weft_numba_take_magnitude. */
 static void sum_partial_magnitudes(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
@@ -162,7 +162,7 @@ static void sum_partial_magnitudes(const Loop *loop, char **arguments, const siz
 /* --- bounds ------------------------------------------------------------------------------------------------------ */
 
 static int reporting;
-static int64_t outside; /* indices outside since the last call of weft_numba_outside */
+static int64_t outside; /* indices outside since the last call of weft_numba_take_outside_count */
 
 /* Python's own functions, by pointer: this library is not linked with Python. */
 static int (*gil_ensure)(void);
@@ -170,7 +170,7 @@ static void (*gil_release)(int), (*error_clear)(void);
 
 /* Take the addresses of three functions of Python: to take the GIL, release it, and clear an error. This library is not
  * linked with Python. */
-void weft_numba_python(void *ensure, void *release, void *clear) {
+void weft_numba_set_python_functions(void *ensure, void *release, void *clear) {
     gil_ensure = (int (*)(void))ensure;
     gil_release = (void (*)(int))release;
     error_clear = (void (*)(void))clear;
@@ -180,7 +180,7 @@ void weft_numba_python(void *ensure, void *release, void *clear) {
 void weft_numba_report_bounds(int on) { reporting = on; }
 
 /* Return how many indices have been out of bounds since the last call. */
-int64_t weft_numba_outside(void) {
+int64_t weft_numba_take_outside_count(void) {
     int64_t was = outside;
     outside = 0;
     return was;
@@ -210,11 +210,13 @@ static int find_variable_at(const char *address) {
 
 /* Called by a kernel for an index outside 0..extent-1, before it raises IndexError: count and maybe report it. A
  * negative index has had the extent added; it is reported as the program has it. */
-void weft_numba_bounds(const void *base_address, int32_t dimension, int64_t index, int64_t extent, int32_t site) {
+void weft_numba_note_outside_index(const void *base_address, int32_t dimension, int64_t index, int64_t extent,
+                                   int32_t site_id) {
     outside++;
     if (index < 0) index -= extent;
     if (reporting)
-        weft_check_out_of_bounds(find_variable_at(base_address), base_address, dimension, index, 0, extent - 1, site);
+        weft_check_out_of_bounds(find_variable_at(base_address), base_address, dimension, index, 0, extent - 1,
+                                 site_id);
 }
 
 /* Clear the Python error that an iteration raised, so that the program goes on with the next iteration. */
@@ -246,7 +248,8 @@ static Range find_covered_range(const Loop *loop, char **arguments, const size_t
 /* Run all iterations with one kernel call for each virtual thread and piece of the schedule, without hooks: their
  * accesses were proved right before. */
 static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions,
-                              size_t *steps, void *data, size_t dimension_count, int threads, const Range *range) {
+                              size_t *steps, void *data, size_t inner_dimension_count, int threads,
+                              const Range *range) {
     int rank = loop->rank;
     size_t sizes[MAX_ARGUMENTS];
     char *moved[MAX_ARGUMENTS];
@@ -254,7 +257,7 @@ static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments,
     memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
     moved[0] = (char *)schedule;
     weft_check_iteration(rank, range->low);
-    for (int i = 0; i < loop->sites; i++) count_place((uintptr_t)loop->site[i] << 2);
+    for (int i = 0; i < loop->sites; i++) count_examined_place((uintptr_t)loop->site[i] << 2);
     loop->guards[MAX_ARGUMENTS] = 1;
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
         const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
@@ -269,20 +272,20 @@ static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments,
             int empty = 0;
             for (int d = 0; d < rank; d++) empty |= schedule[rank + d] < schedule[d];
             if (empty) continue;
-            memcpy(sizes, dimensions, (dimension_count + 1) * sizeof *sizes);
+            memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
             sizes[0] = 1;
             kernel(moved, sizes, steps, data);
         }
     }
     loop->guards[MAX_ARGUMENTS] = 0;
     thread = 0;
-    row_advance((int64_t)range->points - 1);
+    advance_past_row((int64_t)range->points - 1);
 }
 
 /* Run a loop's iterations one by one in increasing order, dealt out in blocks to virtual threads, and tell the runtime
  * of each. An iteration that raises IndexError ends there. */
 static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
-                           void *data, size_t dimension_count, int threads, double iteration_total) {
+                           void *data, size_t inner_dimension_count, int threads, double iteration_total) {
     int rank = loop->rank;
     size_t sizes[MAX_ARGUMENTS];
     char *moved[MAX_ARGUMENTS];
@@ -304,7 +307,7 @@ static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, co
             if (!weft_traced && (!loop->by_thread || thread != told)) weft_check_iteration(rank, at);
             told = thread;
             for (int d = 0; d < rank; d++) schedule[d] = schedule[rank + d] = at[d];
-            memcpy(sizes, dimensions, (dimension_count + 1) * sizeof *sizes);
+            memcpy(sizes, dimensions, (inner_dimension_count + 1) * sizeof *sizes);
             sizes[0] = 1;
             int64_t before = outside;
             if (!passed) kernel(moved, sizes, steps, data);
@@ -323,21 +326,21 @@ static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, co
 /* Stand in for Numba's numba_parallel_for, which runs a loop's kernel on all threads: run its iterations on the
  * caller's thread, checked if that is wanted and the loop is known. */
 void weft_numba_parallel_for(void *kernel_function, char **arguments, size_t *dimensions, size_t *steps, void *data,
-                             size_t dimension_count, size_t argument_count, int threads) {
+                             size_t inner_dimension_count, size_t argument_count, int threads) {
     const Loop *loop = depth > 0 && depth <= MAX_DEPTH ? entered[depth - 1] : NULL;
     Kernel kernel = (Kernel)kernel_function;
     if (!loop || !loop->checked || !watching || running || !weft_check_active() || argument_count > MAX_ARGUMENTS ||
-        dimension_count + 1 > MAX_ARGUMENTS || argument_count != (size_t)loop->count + 1) {
-        run_unchecked(loop, kernel, arguments, dimensions, steps, data, dimension_count, argument_count);
+        inner_dimension_count + 1 > MAX_ARGUMENTS || argument_count != (size_t)loop->count + 1) {
+        run_unchecked(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, argument_count);
         return;
     }
-    name_arguments(loop, arguments, dimensions, steps);
+    register_arguments(loop, arguments, dimensions, steps);
     if (weft_traced) turns_shared(weft_numba_turn);
     Range range = find_covered_range(loop, arguments, dimensions, steps);
     set_guards(loop, arguments, dimensions, steps, &range);
     if (weft_traced && loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* each access is wanted */
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
-    ignore_partial_results(loop, arguments, steps, threads);
+    exclude_partial_results(loop, arguments, steps, threads);
     weft_check_loop_start();
     weft_numba_loops_run++;
     running = 1;
@@ -347,8 +350,8 @@ void weft_numba_parallel_for(void *kernel_function, char **arguments, size_t *di
     current_steps = steps;
     frames = __builtin_frame_address(0);
     if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && needs_no_watching(loop))
-        run_without_hooks(loop, kernel, arguments, dimensions, steps, data, dimension_count, threads, &range);
-    else run_iterations(loop, kernel, arguments, dimensions, steps, data, dimension_count, threads, range.points);
+        run_without_hooks(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, threads, &range);
+    else run_iterations(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, threads, range.points);
     running = 0;
     current = NULL;
     weft_check_loop_end(loop->construct);
@@ -363,8 +366,8 @@ const uint64_t weft_numba_cells[] = {FOLD & ~7ull, SPACE8}; /* cell8(), for kern
 uint32_t weft_numba_known[PLACES]; /* the loop in which a place was seen last; kernels read it */
 
 /* Return whether a place's accesses were seen in this run of the loop before, and note that they are now. */
-static inline int is_place_known(int32_t site) {
-    uint32_t *of = &weft_numba_known[site & (PLACES - 1)];
+static inline int is_place_known(int32_t site_id) {
+    uint32_t *of = &weft_numba_known[site_id & (PLACES - 1)];
     if (*of == weft_numba_loops_run) return 1;
     *of = weft_numba_loops_run;
     return 0;
@@ -372,44 +375,45 @@ static inline int is_place_known(int32_t site) {
 
 /* Return whether this iteration wrote the element before, so that whatever it does there now is right. Kernels ask that
  * by themselves, too (numba/instrument.py). */
-static inline int is_own_earlier_write(uintptr_t address, size_t bytes, int32_t site) {
+static inline int is_own_earlier_write(uintptr_t address, size_t bytes, int32_t site_id) {
     return bytes == 8 && !(address & 7) && cell8(address)->written == now.cur &&
-           weft_numba_known[site & (PLACES - 1)] == weft_numba_loops_run && running;
+           weft_numba_known[site_id & (PLACES - 1)] == weft_numba_loops_run && running;
 }
 
-/* Called by a kernel before a read: note it in the cells where these alone show it to be right, else have the runtime
- * judge it. The first access of each place in a loop is always judged. `site`: the place's number in the source map. */
-void weft_numba_read(const char *address, size_t bytes, int32_t site) {
+/* Called by a kernel before a read: note it in the cells where these alone show it to be right, else have the
+ * runtime judge it. The first access of each place in a loop is always judged. `site_id`: the place's number in the
+ * source map. */
+void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_trace_access(a, bytes, false, (uintptr_t)site << 2);
+        trace_program_access(a, bytes, false, (uintptr_t)site_id << 2);
         return;
     }
-    if (is_own_earlier_write(a, bytes, site) || now.off) return;
-    if (!running || ((a | bytes) & 7) || !is_place_known(site)) {
-        weft_check_read(address, bytes, site);
+    if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_place_known(site_id)) {
+        weft_check_read(address, bytes, site_id);
         return;
     }
     const stamp_t base = now.base, cur = now.cur;
     struct cell *c = cell8(a);
     for (size_t n = bytes / 8; n; n--, c++, a += 8) {
         if (c->written == cur) continue;
-        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site);
+        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site_id);
         else if (c->read <= base) c->read = cur;
     }
 }
 
 /* Called by a kernel before a write: stamp the cells where these alone show it to be right, else have the runtime judge
- * it. The first access of each place in a loop is always judged. `site`: the place's number in the source map. */
-void weft_numba_write(const char *address, size_t bytes, int32_t site) {
+ * it. The first access of each place in a loop is always judged. `site_id`: the place's number in the source map. */
+void weft_numba_write(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_trace_access(a, bytes, true, (uintptr_t)site << 2);
+        trace_program_access(a, bytes, true, (uintptr_t)site_id << 2);
         return;
     }
-    if (is_own_earlier_write(a, bytes, site) || now.off) return;
-    if (!running || ((a | bytes) & 7) || !is_place_known(site)) {
-        weft_check_write(address, bytes, site);
+    if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
+    if (!running || ((a | bytes) & 7) || !is_place_known(site_id)) {
+        weft_check_write(address, bytes, site_id);
         return;
     }
     const stamp_t base = now.base, cur = now.cur;
@@ -419,7 +423,7 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site) {
                                  (c->read <= base || c->read == cur),
                              1))
             c->written = cur;
-        else weft_check_write((const void *)a, 8, site);
+        else weft_check_write((const void *)a, 8, site_id);
     }
 }
 
@@ -440,9 +444,9 @@ FOUR __attribute__((always_inline)) static inline __m256i is_at_most(__m256i w, 
 
 /* Called by a kernel before a vector read: handle four cells at once with AVX2 if all are in their usual state, else as
  * weft_numba_read does. A cell's first word is the stamp of its last write, its second that of its first read. */
-FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site) {
+FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
-    if (IS_PLAIN(a, bytes, site)) {
+    if (IS_PLAIN(a, bytes, site_id)) {
         __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
         __m256i old = is_at_most(w, _mm256_set1_epi32((int)now.base));
         __m256i own = _mm256_shuffle_epi32(_mm256_cmpeq_epi32(w, cur), 0xA0);
@@ -453,14 +457,14 @@ FOUR void weft_numba_read_wide(const char *address, size_t bytes, int32_t site) 
             return;
         }
     }
-    weft_numba_read(address, bytes, site);
+    weft_numba_read(address, bytes, site_id);
 }
 
 /* Called by a kernel before a vector write: stamp four cells at once with AVX2 if all are in their usual state, else as
  * weft_numba_write does. */
-FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site) {
+FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
-    if (IS_PLAIN(a, bytes, site)) {
+    if (IS_PLAIN(a, bytes, site_id)) {
         __m256i *at = (__m256i *)cell8(a), w = _mm256_loadu_si256(at), cur = _mm256_set1_epi32((int)now.cur);
         __m256i right = _mm256_or_si256(is_at_most(w, _mm256_set1_epi32((int)now.base)), _mm256_cmpeq_epi32(w, cur));
         __m256i none = _mm256_cmpeq_epi32(_mm256_max_epu32(w, _mm256_set1_epi32((int)NO_VALUE)), w);
@@ -470,7 +474,7 @@ FOUR void weft_numba_write_wide(const char *address, size_t bytes, int32_t site)
             return;
         }
     }
-    weft_numba_write(address, bytes, site);
+    weft_numba_write(address, bytes, site_id);
 }
 
 int weft_numba_wide(void) { return has_avx2(); }
@@ -479,21 +483,22 @@ int weft_numba_wide(void) { return 0; }
 #endif
 
 /* Lanes of a vector access, one bit each. */
-void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {
-    for (; mask; mask &= mask - 1) weft_check_read(address + element * __builtin_ctzll(mask), (size_t)element, site);
+void weft_numba_read_masked(const char *address, int64_t element, uint64_t mask, int32_t site_id) {
+    for (; mask; mask &= mask - 1) weft_check_read(address + element * __builtin_ctzll(mask), (size_t)element, site_id);
 }
 
-void weft_numba_write_masked(const char *address, int64_t element, uint64_t mask, int32_t site) {
-    for (; mask; mask &= mask - 1) weft_check_write(address + element * __builtin_ctzll(mask), (size_t)element, site);
+void weft_numba_write_masked(const char *address, int64_t element, uint64_t mask, int32_t site_id) {
+    for (; mask; mask &= mask - 1)
+        weft_check_write(address + element * __builtin_ctzll(mask), (size_t)element, site_id);
 }
 
 /* One lane of a gather or scatter. */
-void weft_numba_read_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site) {
-    if (mask >> lane & 1) weft_check_read(address, (size_t)element, site);
+void weft_numba_read_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site_id) {
+    if (mask >> lane & 1) weft_check_read(address, (size_t)element, site_id);
 }
 
-void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site) {
-    if (mask >> lane & 1) weft_check_write(address, (size_t)element, site);
+void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, int32_t lane, int32_t site_id) {
+    if (mask >> lane & 1) weft_check_write(address, (size_t)element, site_id);
 }
 
 /* Return whether an address lies in the stack frames of a running iteration, below the scheduler's own. Such memory is
@@ -502,12 +507,12 @@ static int is_in_iteration_frame(const char *address) {
     return running && address < frames && address > frames - (64 << 20);
 }
 
-void weft_numba_read_given(const char *address, size_t bytes, int32_t site) {
-    if (!is_in_iteration_frame(address)) weft_check_read(address, bytes, site);
+void weft_numba_read_given(const char *address, size_t bytes, int32_t site_id) {
+    if (!is_in_iteration_frame(address)) weft_check_read(address, bytes, site_id);
 }
 
-void weft_numba_write_given(const char *address, size_t bytes, int32_t site) {
-    if (!is_in_iteration_frame(address)) weft_check_write(address, bytes, site);
+void weft_numba_write_given(const char *address, size_t bytes, int32_t site_id) {
+    if (!is_in_iteration_frame(address)) weft_check_write(address, bytes, site_id);
 }
 
 /* --- memory of Numba's runtime (NRT) ------------------------------------------------------------------------------
@@ -547,7 +552,7 @@ static size_t capacity, used;
 static size_t slot_of(const char *data) { return ((uintptr_t)data >> 4) * 0x9e3779b97f4a7c15u >> 20 & (capacity - 1); }
 
 /* Enter a block into the table of followed blocks, which must have a free slot. */
-static void insert_block(char *data, size_t bytes) {
+static void insert_followed_block(char *data, size_t bytes) {
     size_t at = slot_of(data);
     while (places[at].data && places[at].data != GONE && places[at].data != data) at = (at + 1) & (capacity - 1);
     if (!places[at].data) used++;
@@ -569,7 +574,7 @@ static void grow_block_table(void) {
         return;
     }
     for (size_t at = 0; at < count; at++)
-        if (old[at].data && old[at].data != GONE) insert_block(old[at].data, old[at].bytes);
+        if (old[at].data && old[at].data != GONE) insert_followed_block(old[at].data, old[at].bytes);
     free(old);
 }
 
@@ -578,7 +583,7 @@ static void track_block(void *data, size_t bytes) {
     if (!following || !data || !bytes) return;
     if (2 * (used + 1) > capacity) grow_block_table();
     if (!following) return;
-    insert_block(data, bytes);
+    insert_followed_block(data, bytes);
     weft_check_clear(data, bytes);
 }
 
@@ -597,7 +602,7 @@ void weft_numba_runtime(const Runtime *runtime) { real = *runtime; }
 
 /* Switch on or off that new blocks of Numba's runtime count as uninitialised. Switching off makes all that live count
  * as initialised, since what happens to them outside the checked function is not seen. */
-void weft_numba_follow(int on) {
+void weft_numba_follow_memory(int on) {
     if (!on)
         for (size_t at = 0; at < capacity; at++) {
             if (places[at].data && places[at].data != GONE) weft_check_written(places[at].data, places[at].bytes);

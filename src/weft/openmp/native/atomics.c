@@ -10,13 +10,13 @@ static struct release *find_release_slot(uintptr_t address) {
     return &releases[(address >> 2) * 2654435761u >> 22 & 1023];
 }
 
-/* Return whether an atomic write with this memory order releases, by itself or by a fence before it. */
+/* Return whether an atomic store with this memory order releases, by itself or because of an earlier fence. */
 static bool is_releasing(int order) {
     return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST || me->fenced;
 }
 
-/* Note a write by an atomic store: who reads it later with acquire comes after all that the running strand did so
- * far. */
+/* Record an atomic store: if it releases, everything that the running strand (iteration, task or thread) did so far
+ * happens before what a later acquiring reader of the address does. */
 void note_atomic_release(uintptr_t address, int order) {
     if (!now.on) return;
     struct release *slot = find_release_slot(address);
@@ -26,8 +26,8 @@ void note_atomic_release(uintptr_t address, int order) {
     begin_segment();
 }
 
-/* Note a read by an atomic load: the running strand goes on after the release that it reads from. A relaxed read only
- * does so at a later fence. */
+/* Record an atomic load: if it acquires, the running strand (iteration, task or thread) continues after the release
+ * that it reads from. A relaxed load does so only at a later fence. */
 void note_atomic_acquire(uintptr_t address, int order) {
     if (!now.on) return;
     struct release *slot = find_release_slot(address);
@@ -40,7 +40,8 @@ void note_atomic_acquire(uintptr_t address, int order) {
     if (find_whole_strand(from) != find_whole_strand(me->plain)) order_strand_after(begin_segment(), from, last);
 }
 
-/* Note an atomic read and write in one; a release that the address had from another strand holds on. */
+/* Record an atomic read-modify-write: it acquires and releases by its memory order. An earlier release by another
+ * strand stays valid (a release sequence). */
 static void note_atomic_update(uintptr_t address, int order) {
     if (!now.on) return;
     struct release old = *find_release_slot(address);
@@ -54,7 +55,7 @@ static void note_atomic_update(uintptr_t address, int order) {
         slot->node = create_history_of_two(old.node, old.last, slot->node);
 }
 
-/* Note a fence: relaxed reads before it acquire now, and relaxed writes behind it release. */
+/* Record an atomic thread fence: earlier relaxed loads acquire now, and later relaxed stores release. */
 static void note_fence(void) {
     if (!now.on) return;
     me->fenced = true;

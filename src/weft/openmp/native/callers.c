@@ -13,7 +13,7 @@ static struct function {
 } *functions;
 static size_t count;
 
-/* Return whether a mangled name is of a function of C++'s library. */
+/* Return whether a mangled name belongs to a function of the C++ standard library. */
 static bool is_library_symbol(const char *name) {
     static const char *const STARTS[] = {"_ZNSt", "_ZNKSt", "_ZSt", "_ZN9__gnu_cxx", "_ZNK9__gnu_cxx"};
     for (size_t i = 0; i < sizeof STARTS / sizeof *STARTS; i++)
@@ -27,8 +27,8 @@ static int compare_by_address(const void *one, const void *two) {
     return (a > b) - (a < b);
 }
 
-/* Read the bounds of the library's functions, sorted, from a symbol table and its strings in the program's own file,
- * `size` bytes at `file`. */
+/* Read the address ranges of the C++ library's functions, sorted, from an ELF symbol table and its string table. `file`
+ * is the mapped program, `size` bytes long. */
 static void read_function_symbols(const char *file, size_t size, const Elf64_Shdr *table, const Elf64_Shdr *names) {
     if (table->sh_offset + table->sh_size > size || names->sh_offset + names->sh_size > size) return;
     const Elf64_Sym *symbols = (const void *)(file + table->sh_offset);
@@ -47,7 +47,8 @@ static void read_function_symbols(const char *file, size_t size, const Elf64_Shd
     qsort(functions, count, sizeof *functions, compare_by_address);
 }
 
-/* Read which code of the program is of C++'s library, from its own ELF file; without it none is. */
+/* Read from the program's own ELF file which of its code belongs to the C++ library. If that fails, no code counts as
+ * library code. */
 void read_library_functions(void) {
     int fd = open("/proc/self/exe", O_RDONLY);
     struct stat about;
@@ -65,7 +66,7 @@ void read_library_functions(void) {
     munmap(file, size);
 }
 
-/* Return whether a place in the program is code of C++'s library. */
+/* Return whether a place (a code address less the program's start) lies in code of the C++ library. */
 bool is_library_place(uint32_t place) {
     if (!count || place < functions[0].low) return false;
     size_t found = count_elements_up_to(functions, count, sizeof *functions, offsetof(struct function, low), place - 1);
@@ -79,8 +80,8 @@ static bool is_access_or_hook(uintptr_t pc, uint32_t place) {
     return place_of(pc) == place || (pc >= (uintptr_t)&__start_weft_hooks && pc < (uintptr_t)&__stop_weft_hooks);
 }
 
-/* Return the place in the program's own code from which the running thread came to a place in the library; 0 if its
- * frames do not say so. */
+/* Return the place in the program's own code that called into the C++ library at `place`, found by walking the running
+ * thread's frames; 0 if they do not show it. */
 uint32_t find_library_caller(uint32_t place) {
     bool is_access_passed = false;
     for (uintptr_t frame = FRAME; frame >= me->stack_low && frame + 16 <= me->stack_high;) {

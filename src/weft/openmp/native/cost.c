@@ -39,7 +39,7 @@ static bool is_runtime_code(uintptr_t pc) {
 
 static bool is_known_code(uintptr_t pc) { return pc - now.start < now.text || is_runtime_code(pc); }
 
-/* Return the program counter at which a signal came; 0 on other processors. */
+/* Return the program counter of an interrupted context; 0 on an unknown processor. */
 static uintptr_t get_program_counter(const ucontext_t *context) {
 #if defined __x86_64__
     return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
@@ -50,7 +50,7 @@ static uintptr_t get_program_counter(const ucontext_t *context) {
 #endif
 }
 
-/* Return the stack pointer with which a signal came; 0 on other processors. */
+/* Return the stack pointer of an interrupted context; 0 on an unknown processor. */
 static uintptr_t get_stack_pointer(const ucontext_t *context) {
 #if defined __x86_64__
     return (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
@@ -61,7 +61,8 @@ static uintptr_t get_stack_pointer(const ucontext_t *context) {
 #endif
 }
 
-/* Return the place of the construct that a thread runs; 0: none. It may be called from a signal handler. */
+/* Return the code place of the innermost construct that a thread is running; 0 if there is none. Safe in a signal
+ * handler. */
 static uint32_t find_running_construct(const struct thread *thread) {
     strand_t strand = thread->current;
     for (int i = 0; i < MOST_DEPTH && strand >= weft_first && strand < now.next; i++, strand = node(strand)->parent)
@@ -69,8 +70,8 @@ static uint32_t find_running_construct(const struct thread *thread) {
     return 0;
 }
 
-/* Handler of the sampling signal: note in `sample` whether the interrupted code is the runtime's, also by way of a
- * library that it called, and in which construct. */
+/* Handle the sampling signal: store in `sample` whether the interrupted code is the checker's runtime (or a library
+ * that it called), and which construct was running. */
 static void handle_sample_signal(int signal_number, siginfo_t *signal_info, void *context) {
     (void)signal_number, (void)signal_info;
     uintptr_t pc = get_program_counter(context), stack_address = get_stack_pointer(context);
@@ -87,7 +88,8 @@ static void handle_sample_signal(int signal_number, siginfo_t *signal_info, void
     sample.taken = true;
 }
 
-/* Return whether a thread computes, by its state in /proc, and does not wait in a call of the system. */
+/* Return whether the thread with this kernel id is running, rather than blocked in a system call; reads its state in
+ * /proc. */
 static bool is_thread_computing(int system_id) {
     char name[64], text[256];
     snprintf(name, sizeof name, "/proc/self/task/%d/stat", system_id);
@@ -99,20 +101,20 @@ static bool is_thread_computing(int system_id) {
     return end && end[1] == ' ' && end[2] == 'R';
 }
 
-static struct counted {
+static struct construct_samples {
     uint32_t place;
     int samples;
-} counted[SAMPLES];
+} construct_samples[SAMPLES];
 
 static void pause_for(time_t seconds, long nanoseconds) {
     nanosleep(&(struct timespec){.tv_sec = seconds, .tv_nsec = nanoseconds}, NULL);
 }
 
-/* Interrupt the running thread until there are SAMPLES samples, and count those in the runtime by construct in
- * `counted`. Return how many were in the runtime, or -1: too few were to be had. */
+/* Interrupt the running thread until there are SAMPLES samples, and count those that hit the runtime by construct in
+ * `construct_samples`. Return how many hit the runtime, or -1 if not enough samples could be taken. */
 static int take_samples(int signal_number) {
     int sample_count = 0, in_runtime = 0;
-    memset(counted, 0, sizeof counted);
+    memset(construct_samples, 0, sizeof construct_samples);
     for (int attempt = 0; sample_count < SAMPLES; attempt++) {
         if (attempt == MOST_LOOKS) return -1;
         pause_for(0, BETWEEN);
@@ -125,7 +127,7 @@ static int take_samples(int signal_number) {
         sample_count++;
         if (!sample.runtime) continue;
         in_runtime++;
-        struct counted *construct = counted;
+        struct construct_samples *construct = construct_samples;
         while (construct->samples && construct->place != sample.place) construct++;
         construct->place = sample.place;
         construct->samples++;
@@ -133,8 +135,8 @@ static int take_samples(int signal_number) {
     return in_runtime;
 }
 
-/* Thread that samples the check after 10, 20, 40 … seconds, and says once which construct makes it slower than it
- * should be. */
+/* Thread function: sample the program after 10, 20, 40 … seconds, and report once, as soon as the check is slower than
+ * promised, which construct costs most. */
 static void *watch_check_cost(void *none) {
     struct sigaction action = {.sa_sigaction = handle_sample_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK},
                      old_action;
@@ -147,9 +149,9 @@ static void *watch_check_cost(void *none) {
         if (seconds == FIRST_SECONDS && sigaction(signal_number, &action, NULL)) break;
         int in_runtime = take_samples(signal_number), in_program = SAMPLES - in_runtime;
         if (in_runtime < 0 || OWN_SLOWDOWN(SAMPLES) <= PROMISE * in_program) continue;
-        const struct counted *costliest = counted;
-        for (const struct counted *construct = counted; construct < counted + SAMPLES && construct->samples;
-             construct++)
+        const struct construct_samples *costliest = construct_samples;
+        for (const struct construct_samples *construct = construct_samples;
+             construct < construct_samples + SAMPLES && construct->samples; construct++)
             if (construct->samples > costliest->samples) costliest = construct;
         report_slow_check(costliest->place, OWN_SLOWDOWN(SAMPLES) / (in_program ? in_program : 1),
                           100 * costliest->samples / in_runtime);
@@ -158,7 +160,8 @@ static void *watch_check_cost(void *none) {
     return none;
 }
 
-/* Start the thread that watches what the check costs; no signal of the program comes to it. */
+/* Start the thread that watches how slow the check is; it blocks all signals, so that it takes none of the
+ * program's. */
 void start_cost_watch(void) {
     pthread_t id;
     sigset_t all_signals, old_signals;

@@ -21,8 +21,7 @@ uintptr_t create_event(void) {
 
 void set_event_task(uintptr_t event, strand_t task) { ((struct event *)event)->task = task; }
 
-/* OpenMP's function for the program: fulfil an event; what was done so far comes before those that wait for its
- * task. */
+/* OpenMP API: fulfil a detach event. Everything done so far happens before whatever waits for the event's task. */
 void omp_fulfill_event(uintptr_t event) {
     for (struct event *candidate = events; candidate; candidate = candidate->next) {
         if ((uintptr_t)candidate != event || candidate->fulfilled) continue;
@@ -35,8 +34,8 @@ void omp_fulfill_event(uintptr_t event) {
     }
 }
 
-/* Let other threads run until the event is fulfilled; where none can run, who waits may be the one that fulfils it,
- * later. */
+/* Run other threads until an event is fulfilled, as long as one of them can run. If none can, the waiting thread itself
+ * may fulfil it later. */
 static void let_others_fulfill(const struct event *awaited) {
     while (!awaited->fulfilled && is_other_thread_ready()) yield_to_other_threads();
 }
@@ -53,7 +52,7 @@ void order_after_detached_task(strand_t strand, strand_t task) {
         if (event->task == task && event->fulfilled && event->by) order_strand_after(strand, event->by, event->last);
 }
 
-/* Let the running strand come after the events of all tasks that were waited for. */
+/* Order the running strand (iteration, task or thread) after the events of all detached tasks that were waited for. */
 void join_detached_tasks(void) {
     for (const struct event *event = events; event; event = event->next) {
         if (event->task < now.base || !node(event->task)->joined) continue;

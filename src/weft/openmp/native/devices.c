@@ -82,7 +82,8 @@ static struct mapping *find_mapping(uintptr_t low, uintptr_t high) {
     return index < mapping_count && mappings[index].low < high ? &mappings[index] : NULL;
 }
 
-/* Add a mapping of a range to the sorted list and return it. The first one reserves the words. */
+/* Insert a mapping of the host range [low, high) into the sorted list and return it. The first mapping also reserves
+ * the shadow words. */
 static struct mapping *add_mapping(uintptr_t low, uintptr_t high) {
     if (!mapping_room) reserve_memory_at(DEVICE_WORDS, DEVICE_SIZE);
     GROW(mappings, mapping_count, mapping_room, 64);
@@ -104,14 +105,14 @@ static void remove_mapping(const struct mapping *mapping) {
 /* Calls `use` for each granule of a range, in parts of 8, 4 or 1 bytes. */
 typedef void use_t(uint32_t *word, uintptr_t address, size_t size, const void *of);
 
-/* Copy a word to those of its parts, which count from here on. */
+/* Copy a shadow word to the words of its smaller parts, which are valid in its place from now on. */
 static void split_word(uint32_t *word, uint32_t *parts, int count) {
     if (*word == FINER) return;
     for (int i = 0; i < count; i++) parts[i] = *word;
     *word = FINER;
 }
 
-/* Call `use` for each granule of a range, in parts of 8, 4 or 1 bytes, with its word, address, size and `of`. */
+/* Call `use(word, address, size, of)` for each granule of a range: 8, 4 or 1 bytes that share a shadow word. */
 static inline __attribute__((always_inline)) void for_each_granule(uintptr_t low, uintptr_t high, use_t *use,
                                                                    const void *of) {
     while (low < high) {
@@ -134,7 +135,8 @@ static inline __attribute__((always_inline)) void for_each_granule(uintptr_t low
     }
 }
 
-/* Remember what the host's old copy holds, as far as the run can know it: what was written there by hooks. */
+/* Save the bytes of a range whose host copy is now stale, to notice later whether something that no hook sees has
+ * overwritten them. */
 static void remember_values(uintptr_t address, size_t size) {
     while (size) { /* the plane begins anew where addresses are folded */
         size_t byte_count = DEVICE_FOLD + 1 - (address & DEVICE_FOLD);
@@ -151,33 +153,35 @@ static bool has_remembered_values(uintptr_t address, size_t size) {
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-/* For `for_each_granule`, where a map copies to the device: the device's copy is as good as the host's. */
+/* Callback of for_each_granule() for a map that copies to the device: the device's copy becomes as fresh as the
+ * host's. */
 static void begin_word_with_value(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)address, (void)size, (void)of;
     *word = MAPPED | (*word & HOST_OLD ? DEVICE_OLD | (*word & ~MAPPED) : 0);
 }
 
-/* For `for_each_granule`, where a map copies nothing: the device's copy has no value. `of`: the construct's place. */
+/* Callback of for_each_granule() for a map that copies nothing: the device's copy has no value yet. `of` points to the
+ * construct's place. */
 static void begin_word_without_value(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)address, (void)size;
     if (*word & HOST_OLD) *word |= MAPPED | DEVICE_OLD;
     else *word = MAPPED | DEVICE_OLD | make_cause(NO_VALUE, *(const uint32_t *)of);
 }
 
-/* For `for_each_granule`, of a pointer or descriptor: its copy is never old. */
+/* Callback of for_each_granule() for a mapped pointer or array descriptor: its device copy never counts as stale. */
 static void begin_pointer_word(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)address, (void)size, (void)of;
     *word = MAPPED | FULL << 26;
 }
 
-/* For `for_each_granule`, where a map ends and copies nothing back. */
+/* Callback of for_each_granule() for the end of a mapping that copies nothing back: a stale host copy stays stale. */
 static void end_word(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)address, (void)size, (void)of;
     *word = *word & HOST_OLD ? *word & ~(MAPPED | DEVICE_OLD) : 0;
 }
 
-/* For `for_each_granule`, where a map ends and what the device has becomes the host's: where it is older than what the
- * host wrote, that is lost. */
+/* Callback of for_each_granule() for the end of a mapping that copies back: the host gets the device's value, and is
+ * stale if that was. */
 static void end_word_copied_back(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)of;
     uint32_t old = *word;
@@ -187,7 +191,7 @@ static void end_word_copied_back(uint32_t *word, uintptr_t address, size_t size,
     remember_values(address, size);
 }
 
-/* For `for_each_granule`, where `target update to` or `always` copies from the host to the device. */
+/* Callback of for_each_granule() for `target update to` and map(always, to:): the device gets the host's value. */
 static void copy_word_to_device(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)address, (void)size, (void)of;
     if (!(*word & MAPPED) || CAUSE(*word) == FULL) return;
@@ -195,7 +199,7 @@ static void copy_word_to_device(uint32_t *word, uintptr_t address, size_t size, 
     else *word = MAPPED;
 }
 
-/* For `for_each_granule`, where `target update from` or `always` copies from the device to the host. */
+/* Callback of for_each_granule() for `target update from` and map(always, from:): the host gets the device's value. */
 static void copy_word_from_device(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)of;
     uint32_t old = *word;
@@ -208,19 +212,19 @@ static void copy_word_from_device(uint32_t *word, uintptr_t address, size_t size
     }
 }
 
-/* For `for_each_granule`: the device's copy is not old. */
+/* Callback of for_each_granule(): the device's copy is up to date. */
 static void mark_device_copy_new(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)address, (void)size, (void)of;
     if (*word & MAPPED) *word &= ~DEVICE_OLD;
 }
 
-/* For `for_each_granule`: no copy is old. */
+/* Callback of for_each_granule(): neither copy is stale. */
 static void clean_word(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)address, (void)size, (void)of;
     *word &= CAUSE(*word) == FULL ? ~0u : MAPPED;
 }
 
-/* Forget which copies of a range are old: the memory is another block's from here on. */
+/* Forget which copies of a host range are stale, because its memory belongs to a new heap block. */
 void forget_copy_states(uintptr_t low, uintptr_t high) {
     if (low < all_low) low = all_low;
     if (high > all_high) high = all_high;
@@ -230,7 +234,7 @@ void forget_copy_states(uintptr_t low, uintptr_t high) {
         mappings[i].wrote_low = mappings[i].wrote_high = 0;
 }
 
-/* Check accesses against the device's copies from here on. */
+/* From now on check each access against the copies on the device. */
 static void begin_device_checks(void) {
     now.devices = true;
     set_current_strand(now.current);
@@ -255,8 +259,8 @@ enum kind_of_item {
 /* Of what no clause names, but the region uses; gcc 12 marks it. */
 static bool is_implicit(const struct items *items, size_t i) { return (items->kinds[i] & 0x7c) == IMPLICITLY; }
 
-/* Return the kind of an item (`enum kind_of_item`, or the map's type) without the bits that only say where it comes
- * from. */
+/* Return the kind of a construct's map item (enum kind_of_item, or the map type), without the bits that only say how it
+ * came about. */
 static unsigned find_item_kind(const struct items *items, size_t i) {
     return items->kinds[i] & (is_implicit(items, i) ? 3 : 0xff & ~(unsigned)FORCED);
 }
@@ -277,13 +281,14 @@ static uintptr_t find_item_end(const struct items *items, size_t i) {
     return find_item_start(items, i) + (is_data(kind) || kind == DESCRIPTOR ? items->sizes[i] : sizeof(void *));
 }
 
-/* Count the current construct as one that uses a mapping, once. */
+/* Count the current construct as a user of a mapping, at most once. */
 static void count_construct(struct mapping *mapping) {
     if (mapping->count != ALWAYS && mapping->construct != constructs) mapping->count++;
     mapping->construct = constructs;
 }
 
-/* Widen a mapping to a range of which only a part is mapped, and report it, since no device can do that. */
+/* Widen a mapping of which a construct maps only a part to the range [low, high), and report the construct: no real
+ * device can do that. */
 static void widen_mapping(const struct items *items, size_t i, struct mapping *mapping, uintptr_t low, uintptr_t high) {
     report_copy(&(struct copy){.kind = "unmapped",
                                .why = "part",
@@ -305,7 +310,7 @@ static void widen_mapping(const struct items *items, size_t i, struct mapping *m
     extend_mapped_range(mapping);
 }
 
-/* Map a pointer or a descriptor, whose copy on the device is made to fit. */
+/* Map a pointer or an array descriptor, whose value on the device is adjusted by the runtime. */
 static void enter_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct mapping *mapping) {
     if (mapping) for_each_granule(low, high, mark_device_copy_new, NULL);
     if (mapping && kind != POINTER && kind != DESCRIPTOR) return;
@@ -317,7 +322,8 @@ static void enter_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct m
     count_construct(mapping);
 }
 
-/* Return the end of what is mapped, within the block of the heap in which it begins; report a map that goes beyond. */
+/* Return the end of a mapped range, cut at the end of the heap block in which it begins; report a map that goes beyond
+ * the block. */
 static uintptr_t limit_to_block(uintptr_t low, uintptr_t high, unsigned kind, uint32_t place) {
     uintptr_t start;
     size_t size;
@@ -333,7 +339,7 @@ static uintptr_t limit_to_block(uintptr_t low, uintptr_t high, unsigned kind, ui
     return start + size;
 }
 
-/* Map one item of a construct, or count one more use of what is mapped already. */
+/* Map one item of a construct; if it is mapped already, only increase its reference count. */
 static void enter_item(const struct items *items, size_t i) {
     unsigned kind = find_item_kind(items, i);
     uintptr_t low = find_item_start(items, i), high = find_item_end(items, i);
@@ -359,7 +365,8 @@ static void enter_item(const struct items *items, size_t i) {
     if (kind > 16 && kind & TO_DEVICE) for_each_granule(low, high, copy_word_to_device, NULL);
 }
 
-/* Count one use of an item's mapping less, and copy back what its map says. Without a use it is removed later. */
+/* Decrease the reference count of an item's mapping and copy back if the map says so. A mapping with count 0 is removed
+ * later. */
 static void leave_item(const struct items *items, size_t i, bool is_structured) {
     unsigned kind = find_item_kind(items, i);
     bool is_section = kind == NO_LENGTH || kind == DELETE_SECTION, is_data_kind = is_data(kind);
@@ -379,7 +386,7 @@ static void leave_item(const struct items *items, size_t i, bool is_structured) 
         for_each_granule(low, high, is_last ? end_word_copied_back : copy_word_from_device, NULL);
 }
 
-/* Remove the mappings that no construct counts any more; what was copied back is clean by now. */
+/* Remove all mappings whose reference count is 0. */
 static void remove_unused_mappings(void) {
     for (size_t i = mapping_count; i--;)
         if (!mappings[i].count)
@@ -393,7 +400,7 @@ void map_items(const struct items *items) {
     if (mapping_count && !now.devices) begin_device_checks();
 }
 
-/* Copy the items of a `target update`. */
+/* Do the copies of a `target update` for all its items. */
 void update_items(const struct items *items) {
     for (size_t i = 0; i < items->count; i++) {
         unsigned kind = find_item_kind(items, i);
@@ -406,9 +413,9 @@ void update_items(const struct items *items) {
     }
 }
 
-/* Check the host's side of the copies of a construct, beside which others run, as an access: a read where it goes to
- * the device, a write where it comes from there. What is mapped already is not copied to the device again, and what
- * stays mapped is not copied back. */
+/* Check for races the host memory that a construct copies while other threads run: as a read where it goes to the
+ * device, as a write where it comes back. Nothing is copied to a device that has the item already, nor back while it
+ * stays mapped. */
 void check_host_side(const struct items *items, enum copying when) {
     for (size_t i = 0; i < items->count; i++) {
         unsigned kind = find_item_kind(items, i);
@@ -423,7 +430,7 @@ void check_host_side(const struct items *items, enum copying when) {
     }
 }
 
-/* Map a variable that the device has from the start on. */
+/* Map a variable that is on the device from the start (`declare target`). */
 void declare_device_variable(uintptr_t low, size_t size) {
     if (!size || find_mapping(low, low + size)) return;
     add_mapping(low, low + size)->count = ALWAYS;
@@ -431,7 +438,7 @@ void declare_device_variable(uintptr_t low, size_t size) {
     begin_device_checks();
 }
 
-/* Unmap all items of a construct; `is_structured`: at the end of a block. */
+/* Unmap all items of a construct. `is_structured`: at the end of a target or data region, not at an `exit data`. */
 void unmap_items(const struct items *items, bool is_structured) {
     constructs++;
     for (size_t i = items->count; i--;) leave_item(items, i, is_structured);
@@ -444,8 +451,8 @@ static bool is_on_own_stack(uintptr_t address) {
     return address >= me->stack_low && address < me->stack_high && address < me->device_frame;
 }
 
-/* Report a device's access of memory that no map brings there: of a block of the host's heap, or beside a mapped part
- * of a variable. */
+/* Report a device access of memory that is not mapped: a heap block of the host, or memory next to the mapped part of a
+ * variable. */
 static void check_unmapped_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     if (is_on_own_stack(address)) return;
     struct copy finding = {.kind = "unmapped",
@@ -472,7 +479,7 @@ static void check_unmapped_access(uintptr_t address, size_t size, bool is_write,
     if (finding.near[0] || finding.near[1]) report_copy(&finding);
 }
 
-/* Note that the target region that runs has written memory of a mapping. */
+/* Extend the range of a mapping that the running target region has written. */
 static void note_device_write(uintptr_t address, size_t size) {
     static size_t last_index;
     if (last_index >= mapping_count ||
@@ -496,7 +503,7 @@ struct access_by {
 
 static const char *const CAUSES[] = {"", "host", "host", "device", "device", "none"};
 
-/* Report a read of an old copy, by its granule's word. */
+/* Report a read of a stale copy. `word`: the shadow word, which says who made it stale and where. */
 static void report_old_copy(uint32_t word, uintptr_t address, size_t size, uint32_t place) {
     if (!me->on_device && may_pending_target_write(address)) return; /* a race with that, which the shadow knows */
     report_copy(&(struct copy){.kind = "old-copy",
@@ -509,8 +516,8 @@ static void report_old_copy(uint32_t word, uintptr_t address, size_t size, uint3
                                .region = me->target});
 }
 
-/* For `for_each_granule`: check an access by the host, `of` a `struct access_by`, against the word, and note a write in
- * it. */
+/* Callback of for_each_granule(): check an access by the host (`of`: a struct access_by) for a stale copy; a write
+ * makes the device's copy stale. */
 static void check_host_access(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     const struct access_by *access = of;
     uint32_t old = *word;
@@ -525,8 +532,8 @@ static void check_host_access(uint32_t *word, uintptr_t address, size_t size, co
     }
 }
 
-/* For `for_each_granule`: check an access by the device, `of` a `struct access_by`, against the word, and note a write
- * in it. */
+/* Callback of for_each_granule(): check an access by the device (`of`: a struct access_by) for a stale or missing copy;
+ * a write makes the host's copy stale. */
 static void check_device_access(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     const struct access_by *access = of;
     uint32_t old = *word;
@@ -543,7 +550,7 @@ static void check_device_access(uint32_t *word, uintptr_t address, size_t size, 
     }
 }
 
-/* Check an access against the copies of what is mapped, as the running thread is on the host or the device. */
+/* Check an access by the running thread, on the host or on the device, against the state of mapped copies. */
 void check_mapped_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     const struct access_by access = {is_write, place & ~ATOMIC};
     if (address - all_low < all_high - all_low)
@@ -551,7 +558,7 @@ void check_mapped_access(uintptr_t address, size_t size, bool is_write, uint32_t
     else if (me->on_device) check_unmapped_access(address, size, is_write, access.place);
 }
 
-/* Remember the values that the target region that ends has written. */
+/* At the end of a target region: save the values that it has written (see remember_values()). */
 void remember_written_values(void) {
     for (size_t i = 0; i < mapping_count; i++) {
         struct mapping *mapping = &mappings[i];

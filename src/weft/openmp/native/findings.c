@@ -9,10 +9,10 @@ static struct pair {
     uint64_t count, told;
     int id;
 } pairs[4096];
-static int ids;
+static int last_id;
 
-/* Return the slot of a pair of places with a kind of finding, or the free one where it would be; NULL if the table is
- * full. */
+/* Return the table slot for a finding of this kind at a pair of code places: the pair's own, or the free one for it;
+ * NULL if the table is full. */
 static struct pair *find_pair_slot(const char *kind, uint32_t place, uint32_t other, uint8_t access_bits) {
     uint32_t hash = (place * 2654435761u ^ other * 40503u ^ access_bits) >> 8;
     for (int i = 0; i < 4096; i++) {
@@ -24,17 +24,18 @@ static struct pair *find_pair_slot(const char *kind, uint32_t place, uint32_t ot
     return NULL;
 }
 
-/* Return the entry of such a pair, with a new id if it is new; NULL beyond 2048. */
+/* Return the table entry for a finding of this kind at a pair of code places; a new one gets an id. NULL if there are
+ * 2048 already. */
 static struct pair *find_or_add_pair(const char *kind, uint32_t place, uint32_t other, uint8_t access_bits) {
     struct pair *pair = find_pair_slot(kind, place, other, access_bits);
     if (!pair || pair->id) return pair;
-    if (ids >= 2048) return NULL;
-    *pair = (struct pair){place, other, access_bits, kind, 0, 0, ++ids};
+    if (last_id >= 2048) return NULL;
+    *pair = (struct pair){place, other, access_bits, kind, 0, 0, ++last_id};
     return pair;
 }
 
-/* Count a pair and return it if it is seen for the first time, so that its line is to be written; NULL: it was written
- * before or cannot be. */
+/* Count a finding at a pair of code places. Return its entry the first time, so that the caller writes it out; NULL
+ * after that, or if it cannot be written. */
 static struct pair *count_pair(const char *kind, uint32_t place, uint32_t other, uint8_t access_bits) {
     struct pair *pair = lines_file < 0 ? NULL : find_or_add_pair(kind, place, other, access_bits);
     return pair && pair->count++ == 0 && lines_ours() ? pair : NULL;
@@ -46,14 +47,15 @@ static const char *const MAKERS[] = {"task", "target", "copy"};
 static const char *const NAMES[] = {"host", "region", "thread", "iteration", "section",
                                     "task", "",       "",       "lane",      "single"};
 
-/* Return the number of the task of a target construct that a strand is part of; 0: none. */
+/* Return the number of the target-construct task that a strand (iteration, task or thread) belongs to; 0 if there is
+ * none. */
 static int64_t find_device_task_number(strand_t strand) {
     for (; strand >= weft_first; strand = node(strand)->parent)
         if (node(strand)->kind == TASK && node(strand)->loop != BY_TASK) return node(strand)->index;
     return 0;
 }
 
-/* Write an object that describes a strand into a line. */
+/* Append an object that describes a strand (iteration, task or thread) to a line of JSON. */
 static void put_strand(struct line *line, const char *name, strand_t strand) {
     strand = find_whole_strand(strand);
     const struct node *strand_node = node(strand);
@@ -67,7 +69,7 @@ static void put_strand(struct line *line, const char *name, strand_t strand) {
     put_end(line, '}');
 }
 
-/* Write an object of two numbers into a line. */
+/* Append an object `name` with two named numbers to a line of JSON. */
 static void put_number_pair(struct line *line, const char *name, const char *first_name, uintptr_t first,
                             const char *second_name, uintptr_t second) {
     put_begin(line, name, '{');
@@ -78,14 +80,15 @@ static void put_number_pair(struct line *line, const char *name, const char *fir
 
 extern char __start_weft_hooks, __stop_weft_hooks;
 
-/* Return a return address of a frame, corrected: hooks have no frame, so that what seems to have called from one is the
- * function with the access at `place`. */
+/* Return the return address of a frame. Access hooks have no frame of their own: if the address lies in one, return
+ * `place` instead. */
 static uintptr_t correct_hook_address(uintptr_t pc, uint32_t place) {
     bool is_hook = pc >= (uintptr_t)&__start_weft_hooks && pc < (uintptr_t)&__stop_weft_hooks;
     return is_hook ? (uintptr_t)pc_of(place) : pc;
 }
 
-/* Write the return address and the canonical frame address of the function whose frame holds an address of a stack. */
+/* Append the function whose stack frame holds an address: its return address and canonical frame address. Nothing if
+ * none is found. */
 static void put_frame(struct line *line, uintptr_t address, uint32_t place) {
     const struct thread *thread = find_stack_owner(address);
     if (!thread) return;
@@ -104,7 +107,7 @@ static void put_frame(struct line *line, uintptr_t address, uint32_t place) {
     }
 }
 
-/* Write where memory that has no name of its own lies: in a block of the heap or in a frame. */
+/* Append where unnamed memory lies: its heap block, or the stack frame that holds it. */
 static void put_memory_origin(struct line *line, uintptr_t address, uint32_t place) {
     uintptr_t low;
     size_t size;
@@ -115,7 +118,7 @@ static void put_memory_origin(struct line *line, uintptr_t address, uint32_t pla
     else put_frame(line, address, place);
 }
 
-/* Return a new line with what all findings have: id, kind, reason and both places. */
+/* Return a new line of JSON with the fields that all findings share: id, kind, reason and both code places. */
 static struct line begin_finding_line(const struct pair *pair, const char *why) {
     struct line l = new_line();
     put_number(&l, "id", pair->id);
@@ -133,14 +136,14 @@ static void put_memory(struct line *line, uintptr_t address, size_t size) {
 
 static const char RACE[] = "data-race", RACE_IN_CHUNK[] = "chunk-race";
 
-/* Return whether a race of two places with these accesses was written already. */
+/* Return whether a race between accesses at these two places was written already. */
 bool is_race_reported(uint32_t place, uint32_t other, bool is_write, bool is_other_write) {
     const struct pair *pair =
         find_pair_slot(RACE, place & ~ATOMIC, other & ~ATOMIC, (uint8_t)(is_write | is_other_write << 1));
     return pair && pair->id;
 }
 
-/* Write a race as a finding, once for each pair of places and kinds of access. */
+/* Write a data race as a line of JSON, once for each pair of places and read/write combination; count it otherwise. */
 void report_race(const struct access *access) {
     uint8_t access_bits = (uint8_t)(access->write | access->other_write << 1);
     uint32_t place = access->place & ~ATOMIC, other = access->other_place & ~ATOMIC;
@@ -160,7 +163,7 @@ void report_race(const struct access *access) {
     send_line(&line);
 }
 
-/* Write a finding about the copies of host and device. */
+/* Write a finding about stale or missing device copies as a line of JSON, once for each pair of places. */
 void report_copy(const struct copy *copy) {
     const struct pair *pair =
         count_pair(copy->kind, copy->place, copy->other_place, (uint8_t)(copy->device | copy->write << 1));
@@ -175,7 +178,7 @@ void report_copy(const struct copy *copy) {
     send_line(&line);
 }
 
-/* Write the read of a private variable that has no value as a finding. */
+/* Write a finding: a private variable was read before it had a value. */
 void report_valueless_read(uintptr_t address, size_t size, uint32_t place) {
     const struct pair *pair = count_pair("valueless", place, 0, 0);
     if (!pair) return;
@@ -186,7 +189,7 @@ void report_valueless_read(uintptr_t address, size_t size, uint32_t place) {
     send_line(&line);
 }
 
-/* Write a finding of a kind that has places and a reason only. */
+/* Write a finding that has only a kind, a reason and one or two places, once. */
 void report_plain_finding(const char *kind, const char *why, uint32_t place, uint32_t other) {
     const struct pair *pair = count_pair(kind, place, other, 0);
     if (!pair) return;
@@ -196,7 +199,8 @@ void report_plain_finding(const char *kind, const char *why, uint32_t place, uin
 
 void report_no_memory(void) { write_usage_error("no-memory", 0, 0); }
 
-/* Write that the check is slow: `times` slower than the program, `share` percent of it in the construct at a place. */
+/* Write that the check runs `times` slower than the program, and that `share` percent of the overhead is in the
+ * construct at `place`. */
 void report_slow_check(uint32_t place, int times, int share) {
     struct line line = new_line();
     put_number(&line, "slow", times);
@@ -205,31 +209,31 @@ void report_slow_check(uint32_t place, int times, int share) {
     send_line(&line);
 }
 
-static struct placed {
+static struct directive_line {
     uint32_t place, line;
-} placed[4096];
+} directive_lines[4096];
 
-/* Note the source line of a place to which the compiler gave none. */
+/* Remember the source line of a code place for which the compiler recorded none. */
 void note_directive_line(uint32_t place, uint32_t line) {
     if (!line) return;
     for (uint32_t i = 0; i < 4096; i++) {
-        struct placed *entry = &placed[(place * 2654435761u + i) % 4096];
+        struct directive_line *entry = &directive_lines[(place * 2654435761u + i) % 4096];
         if (entry->line && entry->place != place) continue;
-        *entry = (struct placed){place, line};
+        *entry = (struct directive_line){place, line};
         return;
     }
 }
 
-static struct ran {
+static struct construct_runs {
     uint32_t place;
     const char *kind;
     uint64_t times, iterations;
-} ran[4096];
+} construct_runs[4096];
 
-/* Count a run of a construct and its iterations. */
+/* Count one execution of the construct at a code place, and its iterations. */
 void count_construct_run(uint32_t place, const char *kind, uint64_t iterations) {
     for (uint32_t i = 0; i < 4096; i++) {
-        struct ran *entry = &ran[(place * 2654435761u + i) % 4096];
+        struct construct_runs *entry = &construct_runs[(place * 2654435761u + i) % 4096];
         if (entry->kind && (entry->place != place || strcmp(entry->kind, kind) != 0)) continue;
         entry->place = place;
         entry->kind = kind;
@@ -239,7 +243,8 @@ void count_construct_run(uint32_t place, const char *kind, uint64_t iterations) 
     }
 }
 
-/* Write what is known at the end: how often each pair was seen, the lines of places, and the constructs that ran. */
+/* At the program's end: write how often each finding occurred, the source lines of places, and how often each construct
+ * ran. */
 void write_counts(void) {
     if (!lines_ours()) return;
     struct line line = new_line();
@@ -255,24 +260,24 @@ void write_counts(void) {
         send_line(&line);
     }
     for (int i = 0; i < 4096; i++) {
-        if (!placed[i].line) continue;
+        if (!directive_lines[i].line) continue;
         line = new_line();
-        put_number(&line, "place", pc_of(placed[i].place));
-        put_number(&line, "line", placed[i].line);
+        put_number(&line, "place", pc_of(directive_lines[i].place));
+        put_number(&line, "line", directive_lines[i].line);
         send_line(&line);
     }
     for (int i = 0; i < 4096; i++) {
-        if (!ran[i].kind) continue;
+        if (!construct_runs[i].kind) continue;
         line = new_line();
-        put_text(&line, "construct", ran[i].kind);
-        put_number(&line, "pc", pc_of(ran[i].place));
-        put_number(&line, "times", (int64_t)ran[i].times);
-        put_number(&line, "iterations", (int64_t)ran[i].iterations);
+        put_text(&line, "construct", construct_runs[i].kind);
+        put_number(&line, "pc", pc_of(construct_runs[i].place));
+        put_number(&line, "times", (int64_t)construct_runs[i].times);
+        put_number(&line, "iterations", (int64_t)construct_runs[i].iterations);
         send_line(&line);
     }
 }
 
-/* Handler of signals that end the program: write the counts, then let the signal do what it does. */
+/* Handle a signal that ends the program: write the counts, then raise the signal again with its default action. */
 static void handle_fatal_signal(int signal_number, siginfo_t *signal_info, void *context) {
     (void)signal_info;
     (void)context;
@@ -281,7 +286,8 @@ static void handle_fatal_signal(int signal_number, siginfo_t *signal_info, void 
     raise(signal_number);
 }
 
-/* Open the file of findings. Return whether somebody reads it; if so, the counts are written at the program's end. */
+/* Open the output for findings. Return false if nobody asked for them; else the counts are written at the program's
+ * end. */
 bool open_findings(void) {
     if (!lines_open_file()) return false;
     install_fatal_signal_handler(handle_fatal_signal, SA_RESTART);

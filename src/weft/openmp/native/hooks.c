@@ -36,8 +36,8 @@ static uint64_t noted[4][LINES]; /* for reads and writes of 8 bytes, and of 4 */
 static uint64_t turn, fresh; /* of one row of numbers */
 static struct thread *fresh_for;
 
-/* Forget what is noted of lines for the running strand; with `with_fresh`, also which granules nobody touched in this
- * phase. */
+/* Drop the cached per-line results of the running strand (iteration, task or thread). `with_fresh`: also those about
+ * memory that nobody has touched in this phase. */
 static void forget_notes(bool with_fresh) {
     turn += TURN;
     if (!turn) {
@@ -55,14 +55,15 @@ static void forget_notes(bool with_fresh) {
 
 void forget_all_notes(void) { forget_notes(true); }
 
-/* Return whether the running strand is another iteration of the same loop in the same thread, so that notes may
- * stay. */
+/* Return whether the running strand is another iteration of the same loop in the same thread, so that cached results
+ * stay valid. */
 static bool is_next_of_row(void) {
     return fast.turn && !now.apart && now.in_row && all.row_room && all.row == now.row_mark && all.old == now.old &&
            all.stack == me->stack_low;
 }
 
-/* Compute anew what accesses are compared with, after the running strand, its turn or the marks have changed. */
+/* Recompute the values that the access hooks compare with, after the running strand (iteration, task or thread) or the
+ * range of valid marks has changed. */
 void refresh_hooks(void) {
     bool is_going_on = is_next_of_row();
     all.mine = fast.mine = now.mine;
@@ -85,8 +86,8 @@ void refresh_hooks(void) {
 
 #define NOTED(address, size, write) noted[2 * ((size) == 4) + (write)][(address) / LINE % LINES]
 
-/* Forget that a line is fresh, since a granule of it changes otherwise than by a read. What is noted of the strand
- * alone stays. */
+/* Drop the note that nobody has touched a line, because the granule at `address` changes by something other than a
+ * first read. */
 INLINE void forget_fresh_note(uintptr_t address, size_t size) {
     uint64_t *note = &NOTED(address, size, false), difference = *note ^ address;
     if (difference % TURN < LINE && (difference ^ turn) >= LINE) *note = 0;
@@ -103,16 +104,16 @@ INLINE bool is_row_mark(const struct looks *looks, mark_t mark) {
     return mark & ROW && mark - looks->row < looks->row_room;
 }
 
-/* Return whether a mark comes before the running strand: it is over, or among the last ones that a search has found
- * to. */
+/* Return whether the access with this mark (its ID in the shadow) happens before the running strand, as far as is known
+ * without a search. */
 INLINE bool is_past_mark(const struct looks *looks, mark_t mark) {
     return mark < looks->old ||
            (now.any_past && looks->old &&
             (mark == now.past[0] || mark == now.past[1] || mark == now.past[2] || mark == now.past[3]));
 }
 
-/* Classify a read by the three words of its granule. Most change nothing: the strand did the same before, or nobody was
- * there in this phase but readers: itself, one more, or two iterations of its loop. */
+/* Decide from the three shadow words of a granule how to handle a read. Mostly nothing is new: the strand has read it
+ * before, or it had only readers in this phase. */
 INLINE enum look classify_read(const struct looks *looks, const mark_t *write_word, const mark_t *read_word,
                                const mark_t *second_read_word) {
     mark_t read_mark = *read_word;
@@ -127,7 +128,8 @@ INLINE enum look classify_read(const struct looks *looks, const mark_t *write_wo
     return is_row_mark(looks, second_mark) ? NOTHING_NEW : second_mark < looks->old ? TAKE_SECOND : TO_JUDGE;
 }
 
-/* Classify a write by the three words of its granule. Most find that nobody else was there in this phase. */
+/* Decide from the three shadow words of a granule how to handle a write. Mostly nobody else has touched it in this
+ * phase. */
 INLINE enum look classify_write(const struct looks *looks, const mark_t *write_word, const mark_t *read_word,
                                 const mark_t *second_read_word) {
     mark_t read_mark = *read_word;
@@ -143,7 +145,7 @@ INLINE enum look classify_write(const struct looks *looks, const mark_t *write_w
 
 /* --- all that may be there --------------------------------------------------------------------------------------- */
 
-/* Put a new mark of the running strand into a word. */
+/* Store a new mark (the ID of an access) of the running strand in a shadow word. */
 static __attribute__((noinline)) void put_new_mark(mark_t *word, uint32_t place) {
     now.touched = true;
     *word = make_mark(place);
@@ -151,7 +153,8 @@ static __attribute__((noinline)) void put_new_mark(mark_t *word, uint32_t place)
 
 #define ON_STACK(l, address) ((address) - (l)->stack < (l)->stack_size)
 
-/* Return whether an access needs no check beyond its granule's words, which then have its mark. */
+/* Try to handle an access by its granule's three shadow words alone: return true if that was possible, and the words
+ * are updated. */
 INLINE bool settle_in_words(mark_t *write_word, mark_t *read_word, mark_t *second_read_word, uintptr_t address,
                             bool is_write, uint32_t place) {
     enum look look = is_write ? classify_write(&all, write_word, read_word, second_read_word)
@@ -165,14 +168,15 @@ INLINE bool settle_in_words(mark_t *write_word, mark_t *read_word, mark_t *secon
 
 #define KNOWN(plane) settle_in_words(plane(address, 0), plane(address, 1), plane(address, 2), address, is_write, place)
 
-/* Return whether an access of 1, 4 or 8 bytes needs no check beyond its granule's words. */
+/* Try to handle an access of 1, 4 or 8 bytes by its granule's shadow words alone. Return false if it needs the full
+ * check. */
 static __attribute__((noinline)) bool settle_quickly(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     if (size == 8) return address % 8 == 0 && KNOWN(find_word8);
     if (size == 4) return address % 4 == 0 && *find_word8(address, 0) == SPLIT && KNOWN(find_word4);
     return size == 1 && *find_word8(address, 0) == SPLIT && *find_word4(address, 0) == SPLIT && KNOWN(find_word1);
 }
 
-/* Check an access in full: locks, private variables, and races. `flag`: ATOMIC or 0. */
+/* Do the full check of an access: locks, private variables, races. `flag`: ATOMIC or 0. */
 static __attribute__((noinline)) void check_fully(uintptr_t address, size_t size, bool is_write, uint32_t flag,
                                                   uint32_t place) {
     now.touched = true;
@@ -190,14 +194,16 @@ static __attribute__((noinline)) void check_fully(uintptr_t address, size_t size
     else check_access(address, size, is_write, place);
 }
 
-/* Check an access against the device's copies. Return whether nothing else is to be checked. */
+/* Check an access against the copies on the device. Return whether that is all: false if it must be checked for races,
+ * too. */
 static __attribute__((noinline)) bool check_with_devices(uintptr_t address, size_t size, bool is_write, uint32_t flag,
                                                          uint32_t place) {
     check_mapped_access(address, size, is_write, place);
     return !now.on || (!now.locks && !flag && settle_quickly(address, size, is_write, place));
 }
 
-/* Check an access of any kind, from the hook that the compiled program called; `flag`: ATOMIC or 0. */
+/* Check an access for which the compiled program has called a hook. `flag`: ATOMIC or 0; `return_address`: of the hook,
+ * says where. */
 void check_hooked_access(uintptr_t address, size_t size, bool is_write, uint32_t flag, uintptr_t return_address) {
     if (!now.apart) {
         if (!flag && settle_quickly(address, size, is_write, place_of(return_address))) return;
@@ -225,14 +231,15 @@ INLINE four is_of_row_each(four marks) {
 }
 INLINE four is_over_each(four marks) { return (four)(marks < fast.old); }
 
-/* Return for four granules whether a read by the running strand changes nothing, and will not as long as only that
- * strand is there; see classify_read(). */
+/* Return, for four granules at once, a mask of those where a read by the running strand changes no shadow word (see
+ * classify_read()), as long as no other strand runs. */
 INLINE four changes_nothing_by_read(four writes, four reads, four second_reads) {
     return is_own_each(reads) | ((is_over_each(writes) | is_own_each(writes)) & is_of_row_each(reads) &
                                  (is_own_each(second_reads) | is_of_row_each(second_reads)));
 }
 
-/* Return the same for a write; see classify_write(). */
+/* Return, for four granules at once, a mask of those where a write by the running strand changes no shadow word (see
+ * classify_write()), as long as no other strand runs. */
 INLINE four changes_nothing_by_write(four writes, four reads, four second_reads) {
     return is_own_each(writes) & (is_over_each(reads) | is_own_each(reads)) &
            (is_over_each(second_reads) | is_own_each(second_reads));
@@ -240,7 +247,7 @@ INLINE four changes_nothing_by_write(four writes, four reads, four second_reads)
 
 #define WORDS(p) (four *)(size == 8 ? find_word8(address, p) : find_word4(address, p))
 
-/* Return the mask of a line's granules of 4 bytes that count, because those of 8 are split; all where `size` is 8. */
+/* Return a mask of the granules of a line whose 4-byte shadow words are valid; all of them if `size` is 8. */
 INLINE four is_finer_each(uintptr_t address, size_t size) {
     const four *coarse = (four *)find_word8(address, 0);
     four mask = ~(four){0};
@@ -248,8 +255,7 @@ INLINE four is_finer_each(uintptr_t address, size_t size) {
     return mask;
 }
 
-/* Prefetch the words of the next line: so many places in memory are read in turn that the processor does not foresee
- * them all. */
+/* Prefetch the shadow words of the next line, since the processor does not foresee that many streams. */
 INLINE void prefetch_next_line(uintptr_t address, size_t size) {
     address += LINE;
     if (size == 4) __builtin_prefetch(find_word8(address, 0));
@@ -258,8 +264,8 @@ INLINE void prefetch_next_line(uintptr_t address, size_t size) {
     __builtin_prefetch((const void *)address), __builtin_prefetch((const void *)(address + 64));
 }
 
-/* After an access at a line's first granule that changed nothing: note the line if no access of the sort would change
- * any of it. */
+/* After an access at a line's first granule changed nothing: cache that no access of this kind will change anything in
+ * the whole line, if that is so. */
 INLINE void note_line(uintptr_t address, size_t size, bool is_write) {
     if (!fast.turn) return;
     const four *writes = WORDS(0), *reads = WORDS(1), *second_reads = WORDS(2);
@@ -274,8 +280,7 @@ static __attribute__((noinline)) void note_read_line4(uintptr_t address) { note_
 static __attribute__((noinline)) void note_written_line8(uintptr_t address) { note_line(address, 8, true); }
 static __attribute__((noinline)) void note_written_line4(uintptr_t address) { note_line(address, 4, true); }
 
-/* At a read of a line's first granule, where nobody was in this phase: note the line as fresh if nobody was at the
- * others. */
+/* At the first read of a line in this phase: cache that nobody has touched its other granules, if that is so. */
 INLINE void note_fresh_line(uintptr_t address, size_t size) {
     prefetch_next_line(address, size);
     const four *writes = WORDS(0), *reads = WORDS(1);
@@ -289,7 +294,7 @@ static __attribute__((noinline)) void note_fresh_line4(uintptr_t address) { note
 
 /* --- one access -------------------------------------------------------------------------------------------------- */
 
-/* Check an access of 4 or 8 bytes that the quick ways do not settle. */
+/* Check an access of 4 or 8 bytes that the fast path could not handle. */
 static __attribute__((noinline)) void check_slowly(uintptr_t address, size_t size, bool is_write,
                                                    uintptr_t return_address) {
     if (now.apart) check_hooked_access(address, size, is_write, 0, return_address);
@@ -302,19 +307,20 @@ static __attribute__((noinline)) void check_slowly(uintptr_t address, size_t siz
 #define AT(p) (size == 8 ? find_word8(address, p) : find_word4(address, p))
 #define IN_LINE (address & (LINE - size))
 
-/* Return the last mark that was made at the access with this return address. */
+/* Return the newest mark (the ID of an access) that was made by the instruction with this return address. */
 INLINE mark_t find_last_mark(uintptr_t return_address) {
     return *(mark_t *)(fast.marks + return_address * sizeof(mark_t));
 }
 
-/* Put the running strand's mark at this place into a word: the last one if it is its own, or a new one. */
+/* Store the running strand's mark for this instruction in a shadow word: its newest one if it is still the strand's
+ * own, else a new one. */
 INLINE void put_own_mark(mark_t *word, uintptr_t return_address) {
     mark_t mark = find_last_mark(return_address);
     if (!is_own_mark(&fast, mark)) return put_new_mark(word, place_of(return_address));
     *word = mark;
 }
 
-/* Check a read of 4 or 8 bytes that no note of its line settles. */
+/* Check a read of 4 or 8 bytes that the per-line cache did not settle. */
 INLINE void check_read(uintptr_t address, size_t size, uintptr_t return_address) {
     if (address % size || (size == 4 && *find_word8(address, 0) != SPLIT))
         return check_slowly(address, size, false, return_address);
@@ -337,7 +343,7 @@ HOOK static __attribute__((noinline)) void check_read4(uintptr_t address, uintpt
     check_read(address, 4, return_address);
 }
 
-/* Handle the hook of a read of 4 or 8 bytes: a note of its line settles most. */
+/* Handle the compiler's hook for a read of 4 or 8 bytes; the per-line cache settles most. */
 INLINE void handle_read(uintptr_t address, size_t size) {
     uint64_t *note = &NOTED(address, size, false), line = address & ~(uintptr_t)(LINE - size);
     if (*note == (line | fast.turn)) return;
@@ -348,7 +354,7 @@ INLINE void handle_read(uintptr_t address, size_t size) {
     return size == 8 ? check_read8(address, PLACE) : check_read4(address, PLACE);
 }
 
-/* Handle the hook of a write of 4 or 8 bytes: a note of its line settles most. */
+/* Handle the compiler's hook for a write of 4 or 8 bytes; the per-line cache settles most. */
 INLINE void handle_write(uintptr_t address, size_t size) {
     if (NOTED(address, size, true) == ((address & ~(uintptr_t)(LINE - size)) | fast.turn)) return;
     if (address % size || (size == 4 && *find_word8(address, 0) != SPLIT))
@@ -363,7 +369,7 @@ INLINE void handle_write(uintptr_t address, size_t size) {
     put_own_mark(AT(0), PLACE);
 }
 
-/* Let another thread run at every 64th read of a kind with which programs wait for other threads. */
+/* Let another thread run at every 64th call: a program that polls a variable may wait for one. */
 void yield_when_polling(void) {
     static unsigned turns;
     if (++turns % 64 == 0) yield_to_other_threads();

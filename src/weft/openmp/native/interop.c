@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* GCC's call for `#pragma omp interop`: each object that is made or destroyed becomes omp_interop_none. */
+/* Called by GCC's code for `#pragma omp interop`: each object that is made or destroyed becomes omp_interop_none, as
+ * there is no foreign runtime. */
 void GOMP_interop(int device, int init_count, uintptr_t **init_objects, const int *types,
                   const char *const *preferences, int use_count, uintptr_t **use_objects, int destroy_count,
                   uintptr_t **destroy_objects, unsigned flags, void **depend) {
@@ -35,7 +36,7 @@ void omp_get_interop_str_(const char **to, size_t *size, uintptr_t object, int p
     TEXT(omp_get_interop_str(object, property, code));
 }
 
-/* OpenMP's function: return the name of a property of interop objects; NULL if there is no such property. */
+/* OpenMP API: return the name of a property of interop objects; NULL if there is no such property. */
 const char *omp_get_interop_name(uintptr_t object, int property) {
     static const char *const names[] = {"fr_id",    "fr_name", "vendor",         "vendor_name", "device_num",
                                         "platform", "device",  "device_context", "targetsync"};

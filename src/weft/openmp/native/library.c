@@ -21,7 +21,7 @@ void omp_get_partition_place_nums_8_(int64_t *places) { (void)places; }
 
 static char affinity_format[256] = "level %L thread %i affinity %A";
 
-/* Set the affinity format of `length` bytes, cut to what there is room for. */
+/* Store the affinity format, `length` bytes, truncated to the buffer. */
 static void set_format(const char *format, size_t length) {
     if (length >= sizeof affinity_format) length = sizeof affinity_format - 1;
     memmove(affinity_format, format, length);
@@ -34,7 +34,7 @@ void omp_set_affinity_format_(const char *format, size_t size) {
     set_format(format, size);
 }
 
-/* OpenMP's function: copy the format into a buffer as far as it fits, and return its length. */
+/* OpenMP API: copy the affinity format into a buffer, truncated, and return its full length. */
 size_t omp_get_affinity_format(char *buffer, size_t buffer_size) {
     size_t size = strlen(affinity_format);
     if (buffer_size) {
@@ -45,7 +45,8 @@ size_t omp_get_affinity_format(char *buffer, size_t buffer_size) {
     return size;
 }
 
-/* The same for Fortran: padded with blanks. */
+/* OpenMP API for Fortran: copy the affinity format into a buffer, truncated or padded with blanks, and return its full
+ * length. */
 int omp_get_affinity_format_(char *buffer, size_t buffer_size) {
     size_t size = strlen(affinity_format), copied = size < buffer_size ? size : buffer_size;
     memmove(buffer, affinity_format, copied);
@@ -56,14 +57,14 @@ int omp_get_affinity_format_(char *buffer, size_t buffer_size) {
 void omp_display_affinity(const char *format) { (void)format; }
 void omp_display_affinity_(const char *format, size_t size) { (void)format, (void)size; }
 
-/* OpenMP's function: threads are bound to no place here, so that the text is empty. */
+/* OpenMP API: return an empty text, since the simulated threads are not bound to places. */
 size_t omp_capture_affinity(char *buffer, size_t buffer_size, const char *format) {
     (void)format;
     if (buffer_size) *buffer = 0;
     return 0;
 }
 
-/* The same for Fortran: all blanks. */
+/* OpenMP API for Fortran: return a blank text, since the simulated threads are not bound to places. */
 int omp_capture_affinity_(char *buffer, const char *format, size_t buffer_size, size_t format_length) {
     (void)format, (void)format_length;
     memset(buffer, ' ', buffer_size);
@@ -83,7 +84,7 @@ int omp_get_ancestor_thread_num_8_(const int64_t *level) { return omp_get_ancest
 int omp_get_team_size_8_(const int64_t *level) { return omp_get_team_size((int)*level); }
 void omp_set_schedule_8_(const int *kind, const int64_t *chunk) { omp_set_schedule(*kind, (int)*chunk); }
 
-/* OpenMP's function for Fortran with default integers of 8 bytes. */
+/* OpenMP API for Fortran with 8-byte default integers: return the runtime schedule. */
 void omp_get_schedule_8_(int *kind, int64_t *chunk) {
     int chunk_as_int = 0;
     omp_get_schedule(kind, &chunk_as_int);

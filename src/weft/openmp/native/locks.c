@@ -3,7 +3,7 @@
 #include "openmp.h"
 
 #define LOCKS 60 /* more share one number: two of those are taken for one lock */
-static struct held {
+static struct lock_entry {
     const void *lock;
     struct thread *by;
     unsigned depth, readers;
@@ -11,22 +11,22 @@ static struct held {
     strand_t *ends; /* of its sections of this phase: the last strand that there was when it was released */
     size_t count, room;
 } locks[LOCKS + 1];
-static int known;
-static bool used; /* any of them, or the order of a loop */
+static int lock_count;
+static bool has_used_locks; /* any of them, or the order of a loop */
 #define GROUPS 8
 static const char unnamed[GROUPS], atomics;
 
-/* Return the number of a lock, from 0 on; LOCKS for all beyond the first 60. */
+/* Return the number of a lock, from 0 on. All locks after the first 60 share the number LOCKS. */
 static int find_lock_number(const void *lock) {
-    for (int i = 0; i < known; i++)
+    for (int i = 0; i < lock_count; i++)
         if (locks[i].lock == lock) return i;
-    if (known == LOCKS) return LOCKS;
-    locks[known].lock = lock;
-    return known++;
+    if (lock_count == LOCKS) return LOCKS;
+    locks[lock_count].lock = lock;
+    return lock_count++;
 }
 
-/* Make the running strand the plain one with the locks that are held: the last such strand if it is the same, or a new
- * one. */
+/* Make the running strand (iteration, task or thread) the one with exactly the locks that it holds now: the previous
+ * one if they are the same, else a new one. */
 void refresh_locked_strand(void) {
     strand_t strand = me->plain;
     strand_t last = me->locked;
@@ -44,10 +44,10 @@ void refresh_locked_strand(void) {
     set_current_strand(strand);
 }
 
-/* Let the running strand hold the lock with a number. */
+/* Note that the running strand holds the lock with this number. */
 void hold_lock_number(int number) {
     me->held |= (uint64_t)1 << number;
-    used = true;
+    has_used_locks = true;
     refresh_locked_strand();
 }
 
@@ -61,7 +61,7 @@ struct sections {
     bool outside;         /* what is around is another task's: that may have left its section */
 };
 
-/* Add the locks of a strand's node to those that one side holds. */
+/* Add the locks that a strand's node holds, as a writer or as a reader, to a set. */
 static void add_node_locks(struct sections *sections, const struct node *strand_node) {
     if (strand_node->kind == LOCKED && !sections->outside) {
         sections->own |= strand_node->locks & ~(uint64_t)strand_node->index;
@@ -70,11 +70,11 @@ static void add_node_locks(struct sections *sections, const struct node *strand_
     sections->outside = sections->outside || strand_node->kind == TASK;
 }
 
-/* Return whether both strands run in sections of one lock, not both as readers. The sections of each count up to what
- * both are part of: a region or a simd loop within a section is in it. */
+/* Return whether both strands ran while holding the same lock, at least one of them as a writer, so that they exclude
+ * each other. A region or simd loop within a locked section counts as locked. */
 bool have_common_lock(strand_t one, strand_t other) {
     struct sections of_one = {0}, of_other = {0};
-    if (!used) return false;
+    if (!has_used_locks) return false;
     while (one != other && (one >= weft_first || other >= weft_first)) {
         bool is_one_next = other < weft_first || (one >= weft_first && node(one)->depth >= node(other)->depth);
         add_node_locks(is_one_next ? &of_one : &of_other, node(is_one_next ? one : other));
@@ -91,8 +91,8 @@ static struct taking {
     uint32_t place;
 } takings[4096];
 
-/* Report it where two locks are taken in both orders, by strands that no path orders and with no third lock around
- * both. */
+/* Report a possible deadlock: two locks were taken in both orders, by strands that nothing orders and without a third
+ * lock around both. */
 static void check_lock_order(int second, uint32_t place) {
     for (int first = 0; first < LOCKS; first++) {
         if (!(me->held >> first & 1) || first == second) continue;
@@ -105,11 +105,11 @@ static void check_lock_order(int second, uint32_t place) {
     }
 }
 
-/* Take a lock as a writer or a reader for the running strand; wait until no other thread excludes that. */
+/* Take a lock for the running strand, as a writer or a reader; let other threads run until it is free. */
 static void take_lock_as(const void *lock, uint32_t place, bool as_reader) {
     if (!now.on) return;
     int number = find_lock_number(lock);
-    struct held *entry = &locks[number];
+    struct lock_entry *entry = &locks[number];
     if (number < LOCKS) check_lock_order(number, place);
     else report_plain_finding("left", "locks", place, 0);
     while (((entry->by && entry->by != me) || (entry->readers && !as_reader)) && number < LOCKS)
@@ -127,9 +127,9 @@ static void take_lock_as(const void *lock, uint32_t place, bool as_reader) {
 
 void take_lock(const void *lock, uint32_t place) { take_lock_as(lock, place, false); }
 
-/* Order the sections of a lock: who only looks, or does nothing at all, under it waits there for what others did under
- * it (for a flag, for the lock itself), so that their sections come before what it does from now on. */
-static void note_section_order(struct held *entry, bool has_written) {
+/* At the release of a lock, add the critical section to the lock's history. A section that wrote nothing may have
+ * waited for earlier ones, for example by reading a flag: those then happen before what the strand does next. */
+static void note_section_order(struct lock_entry *entry, bool has_written) {
     strand_t history = entry->history;
     if (!has_written && history >= now.base) order_strand_after(begin_segment(), history, now.next - 1);
     entry->history = add_release_to_history(history, me->plain);
@@ -137,16 +137,17 @@ static void note_section_order(struct held *entry, bool has_written) {
     set_current_strand(me->current);
 }
 
-/* Note that a section of a lock ends with the last strand that there is now. */
-static void note_section_end(struct held *entry) {
+/* Record that a critical section of a lock ends with the newest strand that exists now. */
+static void note_section_end(struct lock_entry *entry) {
     if (entry->count && (entry->ends[entry->count - 1] < now.base || entry->ends[entry->count - 1] >= now.next))
         entry->count = 0;
     GROW(entry->ends, entry->count, entry->room, 64);
     entry->ends[entry->count++] = now.next - 1;
 }
 
-/* Return the last strand of the section in which a strand holds a lock; the strand itself where it is not known. */
-static strand_t find_section_end(const struct held *entry, strand_t strand) {
+/* Return the last strand of the critical section in which a strand held a lock; the strand itself if that is not
+ * recorded. */
+static strand_t find_section_end(const struct lock_entry *entry, strand_t strand) {
     size_t low = 0, high = entry->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -156,8 +157,8 @@ static strand_t find_section_end(const struct held *entry, strand_t strand) {
     return low < entry->count ? entry->ends[low] : strand;
 }
 
-/* Let what the running strand does from now on come after a section of a lock, up to its end, since the strand reads
- * under the lock what `writer` wrote in that section. */
+/* Order the running strand after the critical section in which `writer` wrote what the strand has just read under the
+ * same lock. */
 void order_after_locked_write(strand_t writer) {
     uint64_t common = node(writer)->locks & node(me->current)->locks;
     if (node(me->current)->kind != LOCKED || node(writer)->kind != LOCKED) return; /* parts of larger sections */
@@ -170,7 +171,7 @@ void order_after_locked_write(strand_t writer) {
     }
 }
 
-/* Note an access under locks, or the first one after a lock was released, which begins a segment. */
+/* Note an access while locks are held; the first access after a release begins a new segment of the running strand. */
 void note_access_near_lock(uintptr_t address, bool is_write) {
     if (address >= me->stack_low && address < me->frame) return;
     if (is_write) me->wrote |= me->held;
@@ -180,13 +181,13 @@ void note_access_near_lock(uintptr_t address, bool is_write) {
     if (released_strand && released_strand == me->plain) begin_segment();
 }
 
-/* Let others run at every 16th release of a lock: who waits for a flag may ask for it again and again. */
+/* Let another thread run at every 16th release of a lock, as a program may poll a flag under a lock. */
 static void yield_at_releases(void) {
     static unsigned turns;
     if (++turns % 16 == 0) yield_to_other_threads();
 }
 
-/* Release a lock, as a reader or a writer, and wake those that wait for it. */
+/* Release a lock, as a reader or a writer, and wake the threads that wait for it. */
 void release_lock(const void *lock) {
     if (!now.on) return;
     int number = find_lock_number(lock);
@@ -203,9 +204,8 @@ void release_lock(const void *lock) {
     yield_at_releases();
 }
 
-/* Return the lock of a critical construct for the running thread's team. It keeps out the threads of one contention
- * group only (OpenMP 5.2, 15.2): each team of a league has locks of its own, which lie in the bytes of the construct's.
- * Of more than eight teams some share one. */
+/* Return the lock of a critical construct for the running thread's team: each team of a league has its own (OpenMP 5.2,
+ * 15.2), at an address within the construct's. Beyond eight teams some share one. */
 static const void *find_group_lock(const char *name) { return name + omp_get_team_num() % GROUPS; }
 
 void GOMP_critical_start(void) { take_lock(find_group_lock(unnamed), place_of(PLACE)); }
@@ -221,7 +221,7 @@ void omp_destroy_lock(omp_lock_t *l) { (void)l; }
 void omp_set_lock(omp_lock_t *l) { take_lock(l, place_of(PLACE)); }
 void omp_unset_lock(omp_lock_t *l) { release_lock(l); }
 
-/* OpenMP's function: take a lock if it is free and return whether it was; let others run if not. */
+/* OpenMP API: take a lock if it is free. Return 1 if it was, else 0 after letting another thread run. */
 int omp_test_lock(omp_lock_t *lock) {
     if (now.on && locks[find_lock_number(lock)].by) {
         yield_to_other_threads();
@@ -235,10 +235,10 @@ void omp_init_nest_lock(omp_lock_t *l) { (void)l; }
 void omp_init_nest_lock_with_hint(omp_lock_t *l, int hint) { (void)l, (void)hint; }
 void omp_destroy_nest_lock(omp_lock_t *l) { (void)l; }
 
-/* Take a nestable lock once more and return how often the running thread has it. */
+/* Take a nestable lock once more and return its nesting count. */
 static int take_nested_lock(omp_lock_t *lock, uint32_t place) {
     if (!now.on) return 1;
-    struct held *entry = &locks[find_lock_number(lock)];
+    struct lock_entry *entry = &locks[find_lock_number(lock)];
     if (entry->by != me) {
         take_lock(lock, place);
         entry->depth = 0;
@@ -250,10 +250,10 @@ void omp_unset_nest_lock(omp_lock_t *l) {
     if (now.on && --locks[find_lock_number(l)].depth == 0) release_lock(l);
 }
 
-/* OpenMP's function: take a nestable lock if it is free and return how often it is taken; 0 if another thread has
- * it. */
+/* OpenMP API: take a nestable lock and return its nesting count; 0, after letting another thread run, if another thread
+ * holds it. */
 int omp_test_nest_lock(omp_lock_t *lock) {
-    const struct held *entry = &locks[find_lock_number(lock)];
+    const struct lock_entry *entry = &locks[find_lock_number(lock)];
     if (now.on && entry->by && entry->by != me) {
         yield_to_other_threads();
         return 0;
@@ -274,7 +274,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *m) {
     return __real_pthread_mutex_lock(m);
 }
 
-/* In place of the library's: the same, noted as a lock; where it is refused, others run. */
+/* Wrap pthread_mutex_trylock(): track the mutex as a lock if it was taken, else let another thread run. */
 int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
     int refused = __real_pthread_mutex_trylock(mutex);
     if (!refused) note_mutex_taken(mutex, place_of(PLACE));
@@ -282,7 +282,7 @@ int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
     return refused;
 }
 
-/* In place of the library's: the same, noted as a released lock. */
+/* Wrap pthread_mutex_unlock(): track the mutex as released. */
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
     int refused = __real_pthread_mutex_unlock(mutex);
     if (refused || !now.on || locks[find_lock_number(mutex)].by != me)
@@ -305,7 +305,7 @@ int __wrap_pthread_rwlock_wrlock(pthread_rwlock_t *l) {
     return __real_pthread_rwlock_wrlock(l);
 }
 
-/* Note a lock that was tried as taken unless it was refused, and return the function's result. */
+/* Track a read-write lock after a try: as taken if `error` is 0, else let another thread run. Return `error`. */
 static int note_tried_lock(pthread_rwlock_t *lock, int error, uint32_t place, bool as_reader) {
     if (!error) take_lock_as(lock, place, as_reader);
     else if (now.on) yield_to_other_threads();
@@ -318,7 +318,7 @@ int __wrap_pthread_rwlock_trywrlock(pthread_rwlock_t *l) {
     return note_tried_lock(l, __real_pthread_rwlock_trywrlock(l), place_of(PLACE), false);
 }
 
-/* In place of the library's: the same, noted as a released lock. */
+/* Wrap pthread_rwlock_unlock(): track the lock as released. */
 int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
     int refused = __real_pthread_rwlock_unlock(lock);
     if (!refused && now.on && me->held >> find_lock_number(lock) & 1) release_lock(lock);
@@ -328,7 +328,8 @@ int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
 /* What runs once: who comes later does nothing under its lock, and so comes after it. */
 extern int __real_pthread_once(pthread_once_t *, void (*)(void));
 
-/* In place of the library's, for what runs once: who comes later does nothing under its lock, and so comes after it. */
+/* Wrap pthread_once() as a locked section: a later caller finds an empty section and so is ordered after the
+ * initialisation. */
 int __wrap_pthread_once(pthread_once_t *once, void (*function)(void)) {
     take_lock(once, place_of(PLACE));
     int failed = __real_pthread_once(once, function);
@@ -342,8 +343,8 @@ extern void __real___cxa_guard_release(uint8_t *) __attribute__((weak)),
     __real___cxa_guard_abort(uint8_t *) __attribute__((weak));
 static unsigned statics_begun;
 
-/* In place of C++'s library: let the thread run that makes a static variable, and come after it where the variable is
- * there. The compiled program asks by an atomic read whether it is. */
+/* Wrap the C++ guard of a function-local static variable: let the thread run that is initialising it, and order this
+ * one after the initialisation if that is done. */
 int __wrap___cxa_guard_acquire(uint8_t *guard) {
     while (now.on && statics_begun && guard[1] && is_other_thread_ready())
         yield_to_other_threads(); /* another one makes it */
@@ -353,7 +354,7 @@ int __wrap___cxa_guard_acquire(uint8_t *guard) {
     return is_first;
 }
 
-/* In place of C++'s library: who finds the variable comes after what made it. */
+/* Wrap the end of the initialisation of a C++ static variable: it happens before whoever uses the variable. */
 void __wrap___cxa_guard_release(uint8_t *guard) {
     statics_begun--;
     note_atomic_release((uintptr_t)guard, __ATOMIC_RELEASE);

@@ -7,8 +7,8 @@
 #define PART 1024 /* a power of two */
 #define VERY_MANY (4 * PART)
 
-/* Return the worksharing construct that the running thread meets next in its team, made if it is the first one there
- * (`*is_first`). Aborts without memory. */
+/* Return the worksharing construct that the running thread encounters next; it is created by the first thread of the
+ * team, for which `*is_first` is set. Aborts without memory. */
 static struct work *meet_construct(bool *is_first) {
     struct team *team = me->team;
     uint32_t number = me->work_number++;
@@ -27,7 +27,8 @@ static struct work *meet_construct(bool *is_first) {
     return work;
 }
 
-/* Return the place of a team's construct with a number; the team's own place if it is gone. */
+/* Return the code place of the team's worksharing construct with this number; the team's own place if it no longer
+ * exists. */
 uint32_t find_construct_place(const struct team *team, uint32_t number) {
     const struct work *work = team->works;
     for (uint32_t i = team->works_made; i > number + 1 && work; i--) work = work->next;
@@ -53,9 +54,10 @@ void free_constructs(struct team *team) {
     team->works = NULL;
 }
 
-static uint32_t instances;
+static uint32_t last_loop;
 
-/* Return the running thread's team; a team of one where it has none, so that loops outside of regions work. */
+/* Return the running thread's team, or a static team of one outside of parallel regions, so that loops work there,
+ * too. */
 static struct team *get_or_make_team(void) {
     static struct team none = {.size = 1};
     static struct thread *only[1];
@@ -71,7 +73,7 @@ static struct team *get_or_make_team(void) {
 }
 
 /* What a directive's schedule and the compiler's call say of a loop. */
-struct said {
+struct loop_schedule {
     bool is_static, is_ordered;
     long
         line; /* of the directive: it stands in the chunk, with the program's own one above LINES (weft.openmp.directives) */
@@ -80,19 +82,20 @@ struct said {
 #define LINES (1 << 24)
 
 /* What the schedules of the last so many loops deal out. */
-static struct dealt {
+static struct dealing {
     uint32_t loop;
     int64_t chunk; /* 0: none is known */
     uint64_t start, step, count;
-} dealt[4096];
+} dealings[4096];
 
-static struct dealt *find_dealing(uint32_t loop) { return &dealt[loop / 2 % (sizeof dealt / sizeof *dealt)]; }
+static struct dealing *find_dealing(uint32_t loop) {
+    return &dealings[loop / 2 % (sizeof dealings / sizeof *dealings)];
+}
 
-/* Return whether the schedules of two static loops deal the iteration with this index to the same thread (OpenMP 5.2,
- * 11.5.3): it is the same logical iteration, and the chunks are the same or none with the same number of iterations.
- * True where not known. */
+/* Return whether two loops with schedule(static) give iteration `index` to the same thread (OpenMP 5.2, 11.5.3): same
+ * logical iteration, and same chunk size, or none and equal iteration counts. True if a schedule is not known. */
 bool are_dealt_to_same_thread(uint32_t loop, uint32_t other_loop, int64_t index) {
-    const struct dealt *dealing = find_dealing(loop), *other_dealing = find_dealing(other_loop);
+    const struct dealing *dealing = find_dealing(loop), *other_dealing = find_dealing(other_loop);
     if (dealing->loop != loop || other_dealing->loop != other_loop) return true;
     if (dealing->chunk != other_dealing->chunk || (!dealing->chunk && dealing->count != other_dealing->count))
         return false;
@@ -102,14 +105,14 @@ bool are_dealt_to_same_thread(uint32_t loop, uint32_t other_loop, int64_t index)
 
 /* Return the number of an iteration in its loop, from 0 on; -1 if it is not known. */
 int64_t find_iteration_number(uint32_t loop, int64_t index) {
-    const struct dealt *dealing = find_dealing(loop);
+    const struct dealing *dealing = find_dealing(loop);
     return dealing->loop == loop && dealing->step ? (index - (int64_t)dealing->start) / (int64_t)dealing->step : -1;
 }
 
-/* Return the size of the chunk that holds both iterations of a loop; 0: they are not in one. A chunk of
- * schedule(static, c) or schedule(dynamic, c) has c iterations and is one thread's (OpenMP 5.2, 11.5.3). */
+/* Return the chunk size if both iterations of a loop are in one chunk, which one thread executes (OpenMP 5.2, 11.5.3);
+ * else 0. */
 int64_t find_shared_chunk_size(uint32_t loop, int64_t index, int64_t other_index) {
-    const struct dealt *dealing = find_dealing(loop);
+    const struct dealing *dealing = find_dealing(loop);
     if (dealing->loop != loop || dealing->chunk < 2) return 0;
     return find_iteration_number(loop, index) / dealing->chunk ==
                    find_iteration_number(loop, other_index) / dealing->chunk
@@ -117,8 +120,9 @@ int64_t find_shared_chunk_size(uint32_t loop, int64_t index, int64_t other_index
                : 0;
 }
 
-/* Let the running thread begin a loop and return it; the first thread of the team computes its iterations. */
-static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool counts_up, struct said schedule) {
+/* Enter a worksharing loop and return it; the first thread of the team fills in its iteration space and schedule. */
+static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool counts_up,
+                               struct loop_schedule schedule) {
     bool is_first;
     get_or_make_team();
     struct work *work = meet_construct(&is_first);
@@ -132,7 +136,7 @@ static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool
         work->count = (counts_up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end)
                           ? (span + distance - 1) / distance
                           : 0;
-        work->loop = (instances += 2) | schedule.is_static;
+        work->loop = (last_loop += 2) | schedule.is_static;
         work->is_static = schedule.is_static;
         work->ordered = schedule.is_ordered;
         work->lanes = me->team->lanes;
@@ -145,12 +149,12 @@ static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool
         note_directive_line(work->place, (uint32_t)(schedule.line % LINES));
         count_construct_run(work->place, "loop", work->count);
         *find_dealing(work->loop) =
-            (struct dealt){work->loop, schedule.line < 0 ? 0 : schedule.line / LINES, start, step, work->count};
+            (struct dealing){work->loop, schedule.line < 0 ? 0 : schedule.line / LINES, start, step, work->count};
     }
     return work;
 }
 
-/* Return the strand of the thread, out of which its shares of a construct come. */
+/* Return the strand of the running thread from which its iterations and sections branch off. */
 static strand_t find_sharing_strand(void) {
     strand_t strand = find_whole_strand(me->plain);
     while (node(strand)->kind == ITERATION || node(strand)->kind == LANE || node(strand)->kind == SECTION ||
@@ -161,8 +165,8 @@ static strand_t find_sharing_strand(void) {
 
 #define SHARED 64 /* iterations of one thread in a strand, where there would be too many */
 
-/* Return whether an iteration goes on in the strand of the last one: that one touched no memory, or there are too many
- * strands. */
+/* Return whether the next iteration may share the previous one's strand, because that one touched no memory or there
+ * are too many strands. */
 static bool shares_strand(const struct work *work) {
     if (me->iteration < 0 || me->plain != me->current) return false;
     const struct node *strand_node = node(me->plain);
@@ -173,7 +177,7 @@ static bool shares_strand(const struct work *work) {
     return true;
 }
 
-/* Begin an iteration in a strand of its own, or in that of the last one (`goes_on`). */
+/* Begin an iteration in a strand of its own; `goes_on`: in that of the previous one. */
 static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
     if (is_team_of_one() && !work->lanes) return;
     if (goes_on) {
@@ -199,7 +203,7 @@ static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
     refresh_locked_strand();
 }
 
-/* Leave a loop or sections: the running thread goes on in the strand that it had before. */
+/* Leave a loop or sections construct: the running thread continues in the strand that it had before. */
 static void leave_loop(void) {
     if (!me->work || me->iteration < 0) return;
     strand_t strand = find_sharing_strand();
@@ -209,9 +213,9 @@ static void leave_loop(void) {
     me->iteration = -1;
 }
 
-/* Return the number of the running thread's next iteration; from the loop's count on there is none. Iterations are
- * dealt in rows of as many parts as there are threads, of one iteration each where there are not very many; each row
- * begins with another thread, so that no distance between two iterations is always one thread's. */
+/* Return the number of the running thread's next iteration; a number not below the count means that none is left.
+ * Iterations are dealt to the threads in turn, singly or in parts of 1024, each round starting with another thread, so
+ * that no fixed distance between two iterations always means the same thread. */
 static int64_t find_next_iteration(const struct work *work) {
     int64_t threads = me->team->size, shift = work->is_static ? 0 : 1, part = work->part;
     for (;;) {
@@ -224,7 +228,8 @@ static int64_t find_next_iteration(const struct work *work) {
     }
 }
 
-/* Begin the running thread's next iteration and put its bounds into `*low` and `*high`; false at the loop's end. */
+/* Begin the running thread's next iteration and store its bounds in `*low` and `*high`; return false at the end of the
+ * loop. */
 static bool take_iteration(uint64_t *low, uint64_t *high) {
     struct work *work = me->work;
     int64_t number = work->cancelled ? (int64_t)work->count : find_next_iteration(work);
@@ -240,16 +245,16 @@ static bool take_iteration(uint64_t *low, uint64_t *high) {
     return true;
 }
 
-/* Begin a loop with a signed variable, and its first iteration of the running thread; false if it has none. */
-static bool start_loop(long start, long end, long step, struct said schedule, long *low, long *high) {
+/* Begin a loop with a signed variable and the running thread's first iteration of it; false if it has none. */
+static bool start_loop(long start, long end, long step, struct loop_schedule schedule, long *low, long *high) {
     begin_loop((uint64_t)start, (uint64_t)end, (uint64_t)step, step > 0, schedule);
     return take_iteration((uint64_t *)low, (uint64_t *)high);
 }
 
 typedef unsigned long long ull;
 
-/* Begin a loop with an unsigned variable, and its first iteration of the running thread; false if it has none. */
-static bool start_unsigned_loop(bool counts_up, ull start, ull end, ull step, struct said schedule, ull *low,
+/* Begin a loop with an unsigned variable and the running thread's first iteration of it; false if it has none. */
+static bool start_unsigned_loop(bool counts_up, ull start, ull end, ull step, struct loop_schedule schedule, ull *low,
                                 ull *high) {
     /* Signs are turned, so that the numbers compare as signed ones do. */
     struct work *work = begin_loop(start, end, step, counts_up, schedule);
@@ -265,10 +270,10 @@ static bool start_unsigned_loop(bool counts_up, ull start, ull end, ull step, st
     bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return take_iteration((uint64_t *)a, (uint64_t *)b); }
 #define LOOP(name, is_static, is_ordered)                                                                              \
     bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                                  \
-        return start_loop(s, e, i, (struct said){is_static, is_ordered, c, PLACE}, a, b);                              \
+        return start_loop(s, e, i, (struct loop_schedule){is_static, is_ordered, c, PLACE}, a, b);                     \
     }                                                                                                                  \
     bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull c, ull *a, ull *b) {                           \
-        return start_unsigned_loop(up, s, e, i, (struct said){is_static, is_ordered, (long)c, PLACE}, a, b);           \
+        return start_unsigned_loop(up, s, e, i, (struct loop_schedule){is_static, is_ordered, (long)c, PLACE}, a, b);  \
     }                                                                                                                  \
     NEXT(name)
 /* schedule(guided) stands for the program's schedule(static), schedule(dynamic) for every other one. */
@@ -282,10 +287,10 @@ LOOP(ordered_guided, true, true)
 LOOP(ordered_static, true, true)
 #define LOOP_RUNTIME(name, is_ordered)                                                                                 \
     bool GOMP_loop_##name##_start(long s, long e, long i, long *a, long *b) {                                          \
-        return start_loop(s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                                  \
+        return start_loop(s, e, i, (struct loop_schedule){false, is_ordered, 0, PLACE}, a, b);                         \
     }                                                                                                                  \
     bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull *a, ull *b) {                                  \
-        return start_unsigned_loop(up, s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                     \
+        return start_unsigned_loop(up, s, e, i, (struct loop_schedule){false, is_ordered, 0, PLACE}, a, b);            \
     }                                                                                                                  \
     NEXT(name)
 LOOP_RUNTIME(runtime, false)
@@ -297,12 +302,11 @@ struct combined {
     void (*function)(void *);
     void *data;
     long start, end, step;
-    struct said said;
+    struct loop_schedule schedule;
     unsigned sections;
 };
 
-/* Begin a thread's part of a combined construct (`parallel for`, `parallel sections`) with its loop, then run the
- * body. */
+/* Run one thread's part of a `parallel for` or `parallel sections`: enter the construct, then call the body. */
 static void begin_combined(void *data) {
     struct combined *combined = data;
     if (combined->sections) {
@@ -311,19 +315,19 @@ static void begin_combined(void *data) {
         me->iteration = -1;
         me->work->count = combined->sections;
         if (is_first) {
-            me->work->loop = instances += 2;
-            me->work->place = place_of(combined->said.place);
+            me->work->loop = last_loop += 2;
+            me->work->place = place_of(combined->schedule.place);
         }
     } else {
         begin_loop((uint64_t)combined->start, (uint64_t)combined->end, (uint64_t)combined->step, combined->step > 0,
-                   combined->said);
+                   combined->schedule);
     }
     combined->function(combined->data);
 }
 
-/* Run a `parallel for` as a region whose threads begin with its loop. */
+/* Run a `parallel for`: a parallel region whose threads all enter the loop first. */
 static void run_combined_loop(void (*fn)(void *), void *data, unsigned thread_count, long start, long end, long step,
-                              struct said schedule, uintptr_t frame) {
+                              struct loop_schedule schedule, uintptr_t frame) {
     struct combined construct = {fn, data, start, end, step, schedule, 0};
     run_parallel_region(begin_combined, &construct, thread_count, schedule.place, frame, false);
 }
@@ -332,21 +336,22 @@ static void run_combined_loop(void (*fn)(void *), void *data, unsigned thread_co
     void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, long c,            \
                                    unsigned f) {                                                                       \
         (void)f;                                                                                                       \
-        run_combined_loop(fn, d, n, s, e, i, (struct said){is_static, false, c, BEGINNING(fn)}, FRAME);                \
+        run_combined_loop(fn, d, n, s, e, i, (struct loop_schedule){is_static, false, c, BEGINNING(fn)}, FRAME);       \
     }
 COMBINED(dynamic, false)
 COMBINED(guided, true)
 COMBINED(nonmonotonic_dynamic, false)
 COMBINED(nonmonotonic_guided, true)
 
-/* GCC's call at the end of a loop, with its barrier. */
+/* Called by GCC's code at the end of a loop: leave it and wait at its barrier. */
 void GOMP_loop_end(void) {
     leave_loop();
     wait_at_barrier(PLACE);
 }
 void GOMP_loop_end_nowait(void) { leave_loop(); }
 
-/* The same where it can be cancelled: return whether it was. */
+/* Called by GCC's code at the end of a cancellable loop: wait at its barrier and return whether the region was
+ * cancelled. */
 bool GOMP_loop_end_cancel(void) {
     leave_loop();
     wait_at_barrier(PLACE);
@@ -355,7 +360,7 @@ bool GOMP_loop_end_cancel(void) {
 
 /* --- sections and single ----------------------------------------------------------------------------------------- */
 
-/* Begin the next section that no thread has, and return its number from 1 on; 0: there is none. */
+/* Begin the next section that no thread has taken and return its number, from 1 on; 0 if none is left. */
 static unsigned take_section(void) {
     struct work *work = me->work;
     yield_to_other_threads();
@@ -374,7 +379,8 @@ static unsigned take_section(void) {
     return (unsigned)number + 1;
 }
 
-/* GCC's call for `sections`: begin it and return the first section of the running thread, 0 if it has none. */
+/* Called by GCC's code for `sections`: enter the construct and return the running thread's first section; 0 if none is
+ * left. */
 unsigned GOMP_sections_start(unsigned count) {
     bool is_first;
     get_or_make_team();
@@ -382,7 +388,7 @@ unsigned GOMP_sections_start(unsigned count) {
     me->iteration = -1;
     if (is_first) {
         me->work->count = count;
-        me->work->loop = instances += 2;
+        me->work->loop = last_loop += 2;
         me->work->place = place_of(PLACE);
         count_construct_run(place_of(PLACE), "loop", count);
     }
@@ -390,30 +396,31 @@ unsigned GOMP_sections_start(unsigned count) {
 }
 unsigned GOMP_sections_next(void) { return take_section(); }
 
-/* GCC's call for `parallel sections`. */
+/* Called by GCC's code for `parallel sections`: run a region whose threads all enter the sections first. */
 void GOMP_parallel_sections(void (*fn)(void *), void *data, unsigned thread_count, unsigned count, unsigned flags) {
     (void)flags;
-    struct combined construct = {.function = fn, .data = data, .sections = count, .said.place = BEGINNING(fn)};
+    struct combined construct = {.function = fn, .data = data, .sections = count, .schedule.place = BEGINNING(fn)};
     count_construct_run(place_of(BEGINNING(fn)), "loop", count);
     run_parallel_region(begin_combined, &construct, thread_count, BEGINNING(fn), FRAME, false);
 }
 
-/* GCC's call at the end of sections, with their barrier. */
+/* Called by GCC's code at the end of sections: leave them and wait at their barrier. */
 void GOMP_sections_end(void) {
     leave_loop();
     wait_at_barrier(PLACE);
 }
 void GOMP_sections_end_nowait(void) { leave_loop(); }
 
-/* The same where they can be cancelled: return whether they were. */
+/* Called by GCC's code at the end of cancellable sections: wait at their barrier and return whether the region was
+ * cancelled. */
 bool GOMP_sections_end_cancel(void) {
     leave_loop();
     wait_at_barrier(PLACE);
     return me->team && me->team->cancelled;
 }
 
-/* Return whether the running thread executes a `begin_single` block: the first one that meets it does, in a strand of its
- * own. */
+/* Return whether the running thread executes a `single` construct: the first thread that encounters it does, in a
+ * strand of its own. */
 static bool begin_single(uint32_t place) {
     bool is_first;
     get_or_make_team();
@@ -432,14 +439,15 @@ static bool begin_single(uint32_t place) {
 
 bool GOMP_single_start(void) { return begin_single(place_of(PLACE)); }
 
-/* GCC's call for `single copyprivate`: NULL for the thread that executes it; the others wait and get its data. */
+/* Called by GCC's code for `single copyprivate`: return NULL in the thread that executes it; the others wait and get
+ * its data. */
 void *GOMP_single_copy_start(void) {
     if (begin_single(place_of(PLACE))) return NULL;
     wait_at_barrier(PLACE);
     return me->team->copied;
 }
 
-/* GCC's call at its end: hand the data to the other threads. */
+/* Called by GCC's code at the end of `single copyprivate`: pass the executing thread's data to the others. */
 void GOMP_single_copy_end(void *data) {
     me->team->copied = data;
     wait_at_barrier(PLACE);
@@ -447,8 +455,8 @@ void GOMP_single_copy_end(void *data) {
 
 /* --- ordered and doacross ---------------------------------------------------------------------------------------- */
 
-/* GCC's call at the start of an `ordered` block: wait for the iteration's turn; the block comes after the one
- * before. */
+/* Called by GCC's code at the start of an `ordered` block: wait for the iteration's turn, and order the block after the
+ * previous one. */
 void GOMP_ordered_start(void) {
     struct work *work = me->work;
     if (!work || is_team_of_one()) return;
@@ -476,7 +484,7 @@ void GOMP_ordered_start(void) {
     hold_lock_number(ORDERED_LOCK);
 }
 
-/* GCC's call at its end: the next iteration's turn has come. */
+/* Called by GCC's code at the end of an `ordered` block: give the turn to the next iteration. */
 void GOMP_ordered_end(void) {
     struct work *work = me->work;
     if (!work || is_team_of_one()) return;
@@ -488,8 +496,10 @@ void GOMP_ordered_end(void) {
     yield_to_other_threads();
 }
 
-/* Begin a loop nest of `dimensions` with `ordered(n)`, whose iterations wait for others by `depend(sink)`. */
-static bool start_doacross_loop(unsigned dimensions, const long *counts, struct said schedule, long *low, long *high) {
+/* Begin a loop nest with `ordered(n)`, whose iterations wait for each other by `depend(sink)`, and the running thread's
+ * first iteration. `counts`: iterations of each dimension. False if the thread has none. */
+static bool start_doacross_loop(unsigned dimensions, const long *counts, struct loop_schedule schedule, long *low,
+                                long *high) {
     struct work *work = begin_loop(0, (uint64_t)counts[0], 1, true, schedule);
     work->part = 1;
     if (!work->posted) {
@@ -507,19 +517,20 @@ static bool start_doacross_loop(unsigned dimensions, const long *counts, struct 
 
 #define DOACROSS(name, is_static)                                                                                      \
     bool GOMP_loop_doacross_##name##_start(unsigned n, long *counts, long c, long *a, long *b) {                       \
-        return start_doacross_loop(n, counts, (struct said){is_static, false, c, PLACE}, a, b);                        \
+        return start_doacross_loop(n, counts, (struct loop_schedule){is_static, false, c, PLACE}, a, b);               \
     }
 DOACROSS(dynamic, false)
 DOACROSS(guided, true)
 
-/* Return the number of an iteration of such a nest by its indices. */
+/* Return the linear number of an iteration of a doacross loop nest from its indices. */
 static int64_t find_doacross_number(const struct work *work, const long *index) {
     int64_t number = 0;
     for (unsigned i = 0; i < work->dimensions; i++) number = number * (int64_t)work->counts[i] + index[i];
     return number;
 }
 
-/* Post an iteration: what it did up to now comes before those that wait for it. */
+/* Record that an iteration executes `depend(source)`: everything it did so far happens before the iterations that wait
+ * for it. */
 static void post_iteration(struct work *work, int64_t number) {
     work->posted[number] = 1;
     work->post[number] = (struct node_range){me->plain, now.next - 1};
@@ -532,7 +543,8 @@ void GOMP_doacross_post(long *index) {
         post_iteration(me->work, find_doacross_number(me->work, index));
 }
 
-/* Wait until the iteration with these indices, if there is one, has posted, and come after it. */
+/* Wait until the iteration with these indices has posted (`depend(source)`), and order the running one after it.
+ * Out-of-range indices are ignored. */
 static void wait_for_posted_iteration(struct work *work, const long *index, uint32_t place) {
     int64_t number = find_doacross_number(work, index);
     for (unsigned i = 0; i < work->dimensions; i++)
@@ -542,7 +554,7 @@ static void wait_for_posted_iteration(struct work *work, const long *index, uint
     order_strand_after(me->plain, work->post[number].node, work->post[number].last);
 }
 
-/* GCC's call for `depend(sink: …)`: the indices of the iteration to wait for. */
+/* Called by GCC's code for `depend(sink: …)`: wait for the iteration with the given indices. */
 void GOMP_doacross_wait(long first, ...) {
     struct work *work = me->work;
     if (!work || !work->posted || is_team_of_one()) return;
@@ -556,8 +568,8 @@ void GOMP_doacross_wait(long first, ...) {
 
 /* --- the general forms ------------------------------------------------------------------------------------------- */
 
-/* Put the memory that all threads of a construct share into `*memory`, which has its size in bytes; NULL: none is
- * wanted. */
+/* Replace `*memory`, which holds a size in bytes, by a block of that size that all threads of the construct share.
+ * NULL: none is wanted. */
 static void provide_shared_memory(struct work *work, uintptr_t *reductions, void **memory) {
     if (memory) {
         size_t size = (size_t)(uintptr_t)*memory;
@@ -570,34 +582,38 @@ static void provide_shared_memory(struct work *work, uintptr_t *reductions, void
     (void)reductions;
 }
 
-/* Begin a loop of the general form, by the number of its schedule: 0 is runtime, 1 static, 2 dynamic, 3 guided. */
-static bool start_general_loop(long start, long end, long step, long schedule, struct said directive, long *low,
-                               long *high, uintptr_t *reductions, void **memory) {
+/* Begin a loop by GCC's number of its schedule (0 runtime, 1 static, 2 dynamic, 3 guided), with shared memory if
+ * wanted, and the running thread's first iteration. */
+static bool start_general_loop(long start, long end, long step, long schedule, struct loop_schedule directive,
+                               long *low, long *high, uintptr_t *reductions, void **memory) {
     directive.is_static = (schedule & 0xff) == 3;
     struct work *work = begin_loop((uint64_t)start, (uint64_t)end, (uint64_t)step, step > 0, directive);
     provide_shared_memory(work, reductions, memory);
     return low ? take_iteration((uint64_t *)low, (uint64_t *)high) : true;
 }
 
-/* GCC's call for a loop with reductions of tasks or shared memory. */
+/* Called by GCC's code for a loop with task reductions or shared memory: begin it and the running thread's first
+ * iteration. */
 bool GOMP_loop_start(long start, long end, long step, long schedule, long chunk, long *low, long *high,
                      uintptr_t *reductions, void **memory) {
-    return start_general_loop(start, end, step, schedule, (struct said){.line = chunk, .place = PLACE}, low, high,
-                              reductions, memory);
+    return start_general_loop(start, end, step, schedule, (struct loop_schedule){.line = chunk, .place = PLACE}, low,
+                              high, reductions, memory);
 }
 
-/* The same for an ordered loop. */
+/* Called by GCC's code for an ordered loop with task reductions or shared memory: begin it and the running thread's
+ * first iteration. */
 bool GOMP_loop_ordered_start(long start, long end, long step, long schedule, long chunk, long *low, long *high,
                              uintptr_t *reductions, void **memory) {
-    struct said directive = {.is_ordered = true, .line = chunk, .place = PLACE};
+    struct loop_schedule directive = {.is_ordered = true, .line = chunk, .place = PLACE};
     return start_general_loop(start, end, step, schedule, directive, low, high, reductions, memory);
 }
 
-/* The same for a loop nest with `ordered(n)`. */
+/* Called by GCC's code for a doacross loop nest with task reductions or shared memory: begin it and the running
+ * thread's first iteration. */
 bool GOMP_loop_doacross_start(unsigned dimensions, long *counts, long schedule, long chunk, long *low, long *high,
                               uintptr_t *reductions, void **memory) {
-    bool has_iteration =
-        start_doacross_loop(dimensions, counts, (struct said){(schedule & 0xff) == 3, false, chunk, PLACE}, low, high);
+    bool has_iteration = start_doacross_loop(
+        dimensions, counts, (struct loop_schedule){(schedule & 0xff) == 3, false, chunk, PLACE}, low, high);
     provide_shared_memory(me->work, reductions, memory);
     return has_iteration;
 }

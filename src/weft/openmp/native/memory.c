@@ -40,7 +40,7 @@ static struct list *find_list(uintptr_t low, size_t size) { return size >> PART 
 
 #define LEAST 64
 
-/* Reserve the lists of all parts of memory once. Return whether they are there. */
+/* Reserve the table with one block list for each 64 KiB of address space, once. Return whether it is there. */
 static bool reserve_parts(void) {
     if (parts) return true;
     void *reserved =
@@ -49,7 +49,7 @@ static bool reserve_parts(void) {
     return parts != NULL;
 }
 
-/* Make room for one more block in a list. Return whether there is room. */
+/* Make room for one more block in a list; return false without memory. */
 static bool make_room_in_list(struct list *list) {
     if (list->count < list->room) return true;
     uint32_t new_room = list->room ? 2 * list->room : 8;
@@ -60,8 +60,8 @@ static bool make_room_in_list(struct list *list) {
     return true;
 }
 
-/* Note a new block of the heap (NULL: none): earlier accesses of its memory are forgotten, and who allocated it is
- * remembered. */
+/* Record a new heap block (NULL: do nothing): forget earlier accesses of its memory, and remember which thread
+ * allocated it. */
 static void note_block(void *block, size_t size) {
     if (!block) return;
     uintptr_t low = (uintptr_t)block;
@@ -78,7 +78,7 @@ static void note_block(void *block, size_t size) {
     list->count++;
 }
 
-/* Remove the block that begins at an address from a list. Return whether the list had it. */
+/* Remove the block that begins at `low` from a list; return whether it was there. */
 static bool remove_block_from(struct list *list, uintptr_t low) {
     size_t end = count_blocks_up_to(list, low);
     if (!end || list->blocks[end - 1].low != low) return false;
@@ -98,7 +98,7 @@ static const struct block *find_block_in(const struct list *list, uintptr_t addr
     return end && address - list->blocks[end - 1].low < list->blocks[end - 1].size ? &list->blocks[end - 1] : NULL;
 }
 
-/* Return the block of the heap that holds an address; NULL if none does. */
+/* Return the recorded heap block that contains an address; NULL if there is none. */
 static const struct block *find_block(uintptr_t address) {
     if (!parts) return NULL;
     const struct block *found = find_block_in(find_part_list(address), address);
@@ -106,8 +106,8 @@ static const struct block *find_block(uintptr_t address) {
     return found ? found : find_block_in(&large, address);
 }
 
-/* Return whether a block of the heap holds an address, and put its bounds, the thread that allocated it (-1: outside of
- * any region) and the strand that did into the last four arguments. */
+/* Find the recorded heap block that contains an address: return false if there is none, else fill in its start, its
+ * size, the thread that allocated it (-1: outside of parallel regions) and the strand that did. */
 bool find_heap_block(uintptr_t address, uintptr_t *low, size_t *size, int *thread, strand_t *since) {
     const struct block *found = find_block(address);
     if (!found) return false;
@@ -118,7 +118,7 @@ bool find_heap_block(uintptr_t address, uintptr_t *low, size_t *size, int *threa
     return true;
 }
 
-/* Return memory that only the device has; NULL if there is none. */
+/* Allocate memory that exists only on the device; NULL if there is none. */
 void *allocate_device_memory(size_t align, size_t size) {
     bool was_on_device = me->on_device;
     me->on_device = true;
@@ -133,34 +133,36 @@ bool is_device_block(uintptr_t address) {
     return found && found->on_device;
 }
 
-/* In place of libc's: the same, and the block is noted. */
+/* Replace libc's malloc() and record the block. */
 void *malloc(size_t size) {
     void *block = __libc_malloc(size);
     note_block(block, size);
     return block;
 }
 
-/* In place of libc's: the same, and the block is forgotten. */
+/* Replace libc's free() and forget the block. */
 void free(void *block) {
     if (!block) return;
     forget_block(block);
     __libc_free(block);
 }
-/* In place of libc's: the same, and the block is noted. */
+
+/* Replace libc's calloc() and record the block. */
 void *calloc(size_t count, size_t size) {
     void *block = __libc_calloc(count, size);
     note_block(block, count * size);
     return block;
 }
 
-/* In place of libc's: the old block is forgotten, and the new one is noted. */
+/* Replace libc's realloc(): forget the old block and record the new one. */
 void *realloc(void *old, size_t size) {
     if (old) forget_block(old);
     void *block = __libc_realloc(old, size);
     note_block(block ? block : old, size);
     return block;
 }
-/* In place of libc's: the same, and the block is noted. */
+
+/* Replace libc's memalign() and record the block. */
 void *memalign(size_t align, size_t size) {
     void *block = __libc_memalign(align, size);
     note_block(block, size);
@@ -168,7 +170,7 @@ void *memalign(size_t align, size_t size) {
 }
 void *aligned_alloc(size_t align, size_t n) { return memalign(align, n); }
 
-/* In place of libc's, by memalign(). */
+/* Replace libc's posix_memalign(), by way of memalign(). */
 int posix_memalign(void **result, size_t align, size_t size) {
     void *block = memalign(align, size);
     if (!block) return ENOMEM;
@@ -176,7 +178,7 @@ int posix_memalign(void **result, size_t align, size_t size) {
     return 0;
 }
 
-/* GCC's call for variables with the clause `allocate`. */
+/* Called by GCC's code for variables with the clause `allocate`. */
 void *GOMP_alloc(size_t align, size_t size, uintptr_t allocator) {
     (void)allocator;
     return memalign(align < 16 ? 16 : align, size);
@@ -185,7 +187,7 @@ void *GOMP_alloc(size_t align, size_t size, uintptr_t allocator) {
 void GOMP_add_alloc(void *p) { (void)p; }
 int GOMP_is_alloc(void *p) { return (void)p, 0; }
 
-/* GCC's call at the end of such variables. */
+/* Called by GCC's code to free a variable with the clause `allocate`. */
 void GOMP_free(void *block, uintptr_t allocator) {
     (void)allocator;
     free(block);

@@ -236,13 +236,13 @@ bool has_too_many_strands(void); /* so many that iterations must share them */
 strand_t add_release_to_history(strand_t history, strand_t released); /* what was done under a lock, up to now */
 strand_t create_history_of_two(strand_t first, strand_t first_last, strand_t second);
 
-/* Return the strand without the locks that it holds. */
+/* Return the strand (iteration, task or thread) that a node belongs to, ignoring the locks it holds. */
 static inline strand_t find_strand_without_locks(strand_t strand) {
     while (strand >= weft_first && node(strand)->kind == LOCKED) strand = node(strand)->parent;
     return strand;
 }
 
-/* Return the strand without locks and segments: the one whose part it is. */
+/* Return the whole strand (iteration, task or thread) that a node is a part of, ignoring locks and segments. */
 static inline strand_t find_whole_strand(strand_t strand) {
     while (strand >= weft_first && (node(strand)->kind == LOCKED || node(strand)->kind == SEGMENT))
         strand = node(strand)->parent;

@@ -8,7 +8,8 @@
 #define WHOLE 16 /* bytes: what is not larger has its value by one write */
 #define LARGEST ((size_t)1 << 20)
 
-/* Compute the bounds of all watched private variables of the running thread, within which accesses are looked at. */
+/* Compute the address range that contains all watched private variables of the running thread; only accesses within it
+ * are checked. */
 static void compute_private_bounds(void) {
     me->private_low = me->private_high = 0;
     for (int i = 0; i < me->private_count; i++) {
@@ -23,9 +24,8 @@ static void stop_watching_private(int index) {
     compute_private_bounds();
 }
 
-/* Fill a private variable that has no value yet with the pattern and watch its reads. The compiled program calls it at
- * the start of a construct's body, for each variable of its clause private; it returns 1, since it stands in an
- * expression. */
+/* Fill a private variable that has no value yet with a pattern and watch it for reads. The instrumented program calls
+ * this for each variable of a `private` clause, within an expression: hence it returns 1. */
 int weft_omp_private(void *variable, size_t size) {
     if (!now.on || !variable || !size || size > LARGEST) return 1;
     uintptr_t low = (uintptr_t)variable;
@@ -41,15 +41,15 @@ int weft_omp_private(void *variable, size_t size) {
 /* Fortran's, by value: the compiler knows that an argument by reference is not kept. */
 void weft_omp_private_(void *p, size_t size) { weft_omp_private(p, size); }
 
-/* Return whether memory holds nothing but the pattern. */
+/* Return whether memory consists of nothing but the pattern of valueless variables. */
 static bool has_pattern(uintptr_t address, size_t size) {
     for (size_t i = 0; i < size; i++)
         if (((const uint8_t *)address)[i] != PATTERN) return false;
     return true;
 }
 
-/* Check an access of a watched private variable: a read that finds the whole pattern is reported. A variable that has a
- * value now is watched no longer. */
+/* Check an access of a watched private variable: report a read that finds only the pattern, and stop watching a
+ * variable once it has a value. */
 void check_private_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     for (int i = 0; i < me->private_count; i++) {
         const struct span *variable = &me->privates[i];

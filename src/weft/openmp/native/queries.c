@@ -8,7 +8,8 @@ static int asked_by_program; /* omp_set_num_threads */
 static int levels_allowed = 8;
 static int dynamic, schedule_kind = 1, schedule_chunk = 1;
 
-/* Answer the program's own omp_get_thread_num(): what follows may depend on which thread it is. */
+/* Replace omp_get_thread_num() in the program's own code, and note that the region's behaviour may depend on the thread
+ * number. */
 int weft_omp_get_thread_num(void) {
     if (me->team) me->team->number_asked = true;
     return me->team && !me->team->league ? me->number : 0;
@@ -37,7 +38,7 @@ NUMBER(get_max_teams, 0)
 NUMBER(get_teams_thread_limit, 0)
 NUMBER(get_level, me->team && me->team->size > 0 ? me->team->level : 0)
 
-/* OpenMP's function: how many regions with more than one thread are around the caller. */
+/* OpenMP API: return how many enclosing parallel regions have more than one thread. */
 int omp_get_active_level(void) {
     int level = 0;
     for (const struct team *team = me->team; team; team = team->outer) level += team->size > 1;
@@ -54,7 +55,8 @@ int omp_get_team_size_(const int *level) { return omp_get_team_size(*level); }
 int omp_get_ancestor_thread_num(int level) { return me->team && level == me->team->level ? me->number : 0; }
 int omp_get_ancestor_thread_num_(const int *level) { return omp_get_ancestor_thread_num(*level); }
 
-/* OpenMP's function; a team of one would check nothing, so that 1 leaves the simulated count as it is. */
+/* OpenMP API: set the team size. A value of 1 is ignored for the simulated size, as a team of one could not show a
+ * race. */
 void omp_set_num_threads(int thread_count) {
     asked_by_program = thread_count;
     if (thread_count > 1) weft_omp_default = thread_count;
@@ -77,7 +79,7 @@ void omp_set_schedule_(const int *kind, const int *chunk) { omp_set_schedule(*ki
 void omp_get_schedule(int *kind, int *chunk) { *kind = schedule_kind, *chunk = schedule_chunk; }
 void omp_get_schedule_(int *kind, int *chunk) { omp_get_schedule(kind, chunk); }
 
-/* OpenMP's function: seconds of the monotonic clock. */
+/* OpenMP API: return the monotonic clock in seconds. */
 double omp_get_wtime(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -92,20 +94,20 @@ double omp_get_wtick_(void) { return 1e-9; }
 static size_t alignments[64];
 static int allocators;
 
-/* Return the alignment in bytes that an allocator of the program's own asks for, at least 16. */
+/* Return the alignment in bytes that a program-defined allocator asks for, at least 16. */
 static size_t find_allocator_alignment(uintptr_t allocator) {
     return allocator >= OWN && allocator < OWN + 64 && alignments[allocator - OWN] > 16 ? alignments[allocator - OWN]
                                                                                         : 16;
 }
 
-/* OpenMP's function: memory with the larger alignment of the argument and the allocator. */
+/* OpenMP API: allocate memory with the larger alignment of the argument and the allocator. */
 void *omp_aligned_alloc(size_t align, size_t size, uintptr_t allocator) {
     size_t least = find_allocator_alignment(allocator), alignment = align > least ? align : least;
     return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 }
 void *omp_alloc(size_t n, uintptr_t allocator) { return omp_aligned_alloc(16, n, allocator); }
 
-/* OpenMP's function: the same, zeroed. */
+/* OpenMP API: allocate zeroed memory with the larger alignment of the argument and the allocator. */
 void *omp_aligned_calloc(size_t align, size_t count, size_t size, uintptr_t allocator) {
     void *block = omp_aligned_alloc(align, count * size, allocator);
     return block ? memset(block, 0, count * size) : block;
@@ -120,7 +122,8 @@ struct trait {
     uintptr_t value;
 };
 
-/* OpenMP's function: return the handle of an allocator with these traits; beyond 64 they share one. */
+/* OpenMP API: create an allocator and return its handle. Only its alignment matters here; after 63 of them all share
+ * one. */
 uintptr_t omp_init_allocator(uintptr_t memory_space, int trait_count, const struct trait *traits) {
     (void)memory_space;
     int slot = allocators < 63 ? allocators++ : 63;

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Map memory at an address (NULL: anywhere) that costs nothing until it is used, and return it. Where the system
- * refuses, say so and end the program. */
+/* Map zeroed memory at an address (NULL: anywhere) that takes no RAM until it is touched, and return it. On failure
+ * report it and exit. */
 static void *reserve_memory(void *address, size_t size) {
     void *memory = mmap(address, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (address ? MAP_FIXED_NOREPLACE : 0), -1, 0);
@@ -30,10 +30,10 @@ void reserve_memory_at(uintptr_t address, size_t size) { reserve_memory((void *)
 
 static struct mark *plain_marks, *atomic_marks; /* from now.old and now.old_atomic on, which stand at their start */
 mark_t *last_marks;
-static uint32_t *callers; /* by place: of code of the language's library */
+static uint32_t *noted_callers; /* by place: of code of the language's library */
 
-/* Begin a turn of the running strand: marks (numbers of who accessed memory and where) that are made from here on are
- * its own. */
+/* Begin a turn of the running strand (iteration, task or thread): all marks (IDs of accesses) made from now on are its
+ * own. */
 void begin_turn_of_marks(void) {
     now.mine = now.mark;
     now.room = PLAIN_END - now.mine;
@@ -43,7 +43,7 @@ void begin_turn_of_marks(void) {
     }
 }
 
-/* Let the numbers of marks begin anew, in an empty shadow. */
+/* Let the numbering of marks (IDs of accesses) start again; the shadow must be empty. */
 static void restart_marks(void) {
     now.old = now.mark = now.row_mark = FIRST_PLAIN;
     now.old_atomic = now.atomic = FIRST_ATOMIC;
@@ -52,17 +52,17 @@ static void restart_marks(void) {
     forget_all_notes();
 }
 
-/* Reserve the shadow and the tables of marks, at the program's start. */
+/* Reserve the shadow memory and the tables of marks (IDs of accesses) at program start. */
 void open_shadow(void) {
     reserve_memory((void *)SHADOW, SHADOW_SIZE);
     plain_marks = reserve_memory(NULL, MARKS * sizeof *plain_marks);
     atomic_marks = reserve_memory(NULL, MARKS * sizeof *atomic_marks);
     last_marks = reserve_memory(NULL, PLACES * sizeof *last_marks);
-    callers = reserve_memory(NULL, PLACES * sizeof *callers);
+    noted_callers = reserve_memory(NULL, PLACES * sizeof *noted_callers);
     restart_marks();
 }
 
-/* Give back all words of the shadow and let the numbers of marks begin anew. */
+/* Clear the whole shadow memory and let the numbering of marks start again. */
 void empty_shadow(void) {
     madvise((void *)SHADOW, SHADOW_SIZE, MADV_DONTNEED);
     for (size_t place = 0; place < now.text; place++)
@@ -70,7 +70,7 @@ void empty_shadow(void) {
     restart_marks();
 }
 
-/* Declare all marks over: the accesses that they stand for come before all that follows. */
+/* Declare all marks (IDs of accesses) made so far over: their accesses happen before everything that follows. */
 void retire_all_marks(void) {
     now.old = now.row_mark = now.mark;
     now.old_atomic = now.atomic;
@@ -80,9 +80,9 @@ void retire_all_marks(void) {
 
 bool are_marks_nearly_used_up(void) { return now.mark > MOST_OLD || now.atomic - ATOMIC > MOST_OLD; }
 
-uint32_t get_noted_caller(uint32_t place) { return callers[place]; }
+uint32_t get_noted_caller(uint32_t place) { return noted_callers[place]; }
 
-/* Return at how many places of the program an access was checked. */
+/* Return at how many code places of the program an access was checked. */
 size_t count_accessing_places(void) {
     size_t count = 0;
     for (size_t i = 0; i < now.text; i++) count += last_marks[i] != 0;
@@ -91,15 +91,16 @@ size_t count_accessing_places(void) {
 
 INLINE bool is_mark_over(mark_t number) { return number < (number & ATOMIC ? now.old_atomic : now.old); }
 
-/* Return the strand and the place that a mark's number stands for. */
+/* Return what a mark (the ID of an access) stands for: the strand and the code place. */
 static inline struct mark *get_mark(mark_t number) {
     return number & ATOMIC ? &atomic_marks[(number - now.old_atomic) / 2] : &plain_marks[(number - now.old) / 2];
 }
 
 static inline strand_t get_mark_strand(mark_t number) { return get_mark(number)->strand; }
 
-/* Return the mark of an access by the running strand at a place: the last one that was made there if it is the same
- * strand's, or a new one; 0 where numbers are used up. A place in C++'s library notes its caller. */
+/* Return a mark (the ID of an access) for the running strand at a code place: the newest mark of that place if it is
+ * the same strand's, else a new one; 0 if the numbers are used up. For a place in the C++ library its caller is
+ * noted. */
 mark_t make_mark(uint32_t place) {
     mark_t *last_mark = &last_marks[place & ~ATOMIC], number = *last_mark;
     bool is_older_than_strand =
@@ -115,11 +116,11 @@ mark_t make_mark(uint32_t place) {
     number = *next_number;
     *next_number += 2;
     *get_mark(number) = (struct mark){now.current, place};
-    if (is_library_place(place & ~ATOMIC)) callers[place & ~ATOMIC] = find_library_caller(place & ~ATOMIC);
+    if (is_library_place(place & ~ATOMIC)) noted_callers[place & ~ATOMIC] = find_library_caller(place & ~ATOMIC);
     return *last_mark = number | (now.in_row && !(number & ATOMIC));
 }
 
-/* Return the running strand's mark at a place; the common case needs no call. */
+/* Return the running strand's mark (the ID of an access) for a code place, without a call in the common case. */
 INLINE mark_t find_or_make_mark(uint32_t place) {
     mark_t number = last_marks[place & ~ATOMIC];
     return is_mark_of_this_turn(number) && !(place & ATOMIC) ? number : make_mark(place);
@@ -127,8 +128,8 @@ INLINE mark_t find_or_make_mark(uint32_t place) {
 
 /* --- what is a conflict ------------------------------------------------------------------------------------------ */
 
-/* Return whether only one thread can have an address, which ran the other strand, too: its stack below the region's
- * start, its thread-local variables, or a block that it allocated in this region. */
+/* Return whether an address can only be used by one thread, which also ran the other strand: its own stack frames, its
+ * thread-local variables, or a block that it allocated in this region. */
 static bool is_own_memory(uintptr_t address, strand_t other_strand) {
     if (address >= me->stack_low && address < me->frame) return are_of_same_thread(other_strand, now.current);
     if (address >= me->tls_low && address < me->tls_high) return true;
@@ -142,8 +143,8 @@ static bool is_own_memory(uintptr_t address, strand_t other_strand) {
            since >= me->team->region;
 }
 
-/* Return whether two lanes of one simd loop cannot race: the earlier one only read, or is at least `safelen` iterations
- * away. */
+/* Return whether two lanes of a simd loop cannot conflict: the earlier one only reads, or they are at least `safelen`
+ * iterations apart. */
 static bool are_lanes_safe(strand_t earlier, strand_t later, bool is_read_first) {
     const struct node *earlier_node = node(find_whole_strand(earlier)), *later_node = node(find_whole_strand(later));
     if (earlier_node->kind != LANE || later_node->kind != LANE || earlier_node->loop != later_node->loop) return false;
@@ -154,8 +155,8 @@ static bool are_lanes_safe(strand_t earlier, strand_t later, bool is_read_first)
 /* What is known to come before the running strand, is known of all its accesses. */
 enum search { THOROUGH, BRIEF_OR_TRUE, BRIEF_OR_FALSE };
 
-/* Return whether a mark's strand comes before the running one, and remember the mark as past: what holds of one access
- * of the strand holds of all. */
+/* Return whether the access of a mark happens before the running strand; if so, remember the mark, since it then
+ * precedes all accesses of this strand. */
 static bool came_before(mark_t number, enum search search) {
     static unsigned turn;
     strand_t strand = get_mark_strand(number);
@@ -167,15 +168,15 @@ static bool came_before(mark_t number, enum search search) {
     return true;
 }
 
-/* Return whether a strand is part of a task that a construct of this sort made. */
+/* Return whether a strand belongs to a task made by a construct of this kind: task, target or data copy. */
 static bool is_of_task_made_by(strand_t strand, enum maker maker) {
     for (; strand >= weft_first; strand = node(strand)->parent)
         if (node(strand)->kind == TASK && node(strand)->loop == (uint32_t)maker) return true;
     return false;
 }
 
-/* Return whether the running strand and another one access different copies, the host's and the device's: a copy
- * between both beside a target region. */
+/* Return whether the running strand and another one access different copies of memory, the host's and the device's,
+ * because one of them is a host-device copy and the other a target region. */
 static bool are_on_different_sides(strand_t other_strand) {
     return (me->on_device && is_of_task_made_by(other_strand, BY_COPY)) ||
            (is_of_task_made_by(now.current, BY_COPY) && is_of_task_made_by(other_strand, BY_TARGET));
@@ -183,8 +184,8 @@ static bool are_on_different_sides(strand_t other_strand) {
 
 enum pair { READ_OF_WRITE, WRITE_OF_WRITE, WRITE_OF_READ };
 
-/* Return whether the access of a mark and the current one of the same memory are a race: in strands that no path orders
- * and no lock keeps apart. Where a lock orders a read after a write, this is noted. */
+/* Return whether the access of a mark and the current access to the same memory are a race: nothing orders their
+ * strands and no common lock excludes them. A read after a write under one lock is noted as an order. */
 static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum pair pair) {
     if (is_mark_over(number) || (number & place & ATOMIC) ||
         (get_mark_strand(number) == now.current && came_before(number, THOROUGH)))
@@ -202,14 +203,14 @@ static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum p
            !are_on_different_sides(strand);
 }
 
-/* Return the size of the chunk that holds the iterations of both strands; 0 where there is none. */
+/* Return the chunk size if both strands are iterations of one chunk of a loop; else 0. */
 static int64_t find_common_chunk(strand_t one, strand_t other) {
     const struct node *node_one = node(find_whole_strand(one)), *node_other = node(find_whole_strand(other));
     if (node_one->kind != ITERATION || node_other->kind != ITERATION || node_one->loop != node_other->loop) return 0;
     return find_shared_chunk_size(node_one->loop, node_one->index, node_other->index);
 }
 
-/* Report a race between the access of a mark and the current one. */
+/* Report a race between the access of a mark (the ID of an earlier access) and the current one. */
 static void report_conflict(mark_t number, uintptr_t address, size_t size, bool is_write, bool is_other_write,
                             uint32_t place) {
     report_race(&(struct access){.address = address,
@@ -223,7 +224,8 @@ static void report_conflict(mark_t number, uintptr_t address, size_t size, bool 
                                  .chunk = find_common_chunk(get_mark_strand(number), now.current)});
 }
 
-/* Return whether a mark says more than the current access would: it is the same strand's, with fewer locks. */
+/* Return whether the mark in a shadow word should stay instead of the current access: it is of the same strand, with
+ * fewer locks. */
 static bool is_mark_more_general(mark_t number, uint32_t place) {
     if (is_mark_over(number) || find_whole_strand(get_mark_strand(number)) != find_whole_strand(now.current))
         return false;
@@ -234,8 +236,8 @@ static bool is_mark_more_general(mark_t number, uint32_t place) {
            (mark_locks == own_locks && place & ATOMIC && !(number & ATOMIC));
 }
 
-/* Put the current read into one of the two words of reads if that word's reader comes before it. Return whether it
- * did. */
+/* Store the current read in a shadow word if the reader recorded there happens before it. Return whether the read is
+ * covered by the word. */
 static bool take_read_word(mark_t *word, uint32_t place) {
     if (!is_mark_over(*word) && !came_before(*word, BRIEF_OR_FALSE)) return false;
     if (!is_mark_more_general(*word, place)) *word = find_or_make_mark(place);
@@ -246,8 +248,8 @@ static bool is_same_read(mark_t number, uint32_t place) {
     return !is_mark_over(number) && get_mark_strand(number) == now.current && !((number ^ place) & ATOMIC);
 }
 
-/* Check an access of a granule (the memory that shares words of the shadow) against its three words, report a race, and
- * put the access into them. */
+/* Check an access of one granule (8, 4 or 1 bytes) against its three shadow words, the last write and two reads: report
+ * a race and record the access there. */
 void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, size_t size,
                    bool is_write, uint32_t place) {
     forget_fresh_notes(address);
@@ -266,7 +268,7 @@ void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, 
     }
 }
 
-/* Copy the words of 8 bytes to those of its two parts of 4 bytes, which count from here on. */
+/* Copy the shadow words of an 8-byte granule to those of its two halves, which are valid in their place from now on. */
 static void split_granule8(uintptr_t address) {
     for (int plane = 0; plane < 3; plane++) {
         mark_t number = *find_word8(address, plane), *finer = find_word4(address & ~(uintptr_t)7, plane);
@@ -276,7 +278,7 @@ static void split_granule8(uintptr_t address) {
     forget_all_notes();
 }
 
-/* Copy the words of 4 bytes to those of its single bytes, which count from here on. */
+/* Copy the shadow words of a 4-byte granule to those of its four bytes, which are valid in their place from now on. */
 static void split_granule4(uintptr_t address) {
     for (int plane = 0; plane < 3; plane++) {
         mark_t number = *find_word4(address, plane), *finer = find_word1(address & ~(uintptr_t)3, plane);
@@ -286,7 +288,7 @@ static void split_granule4(uintptr_t address) {
     forget_all_notes();
 }
 
-/* Check an access of at most 4 bytes, within one granule of 4. */
+/* Check an access that lies within one aligned 4-byte granule. */
 static void check_access_within4(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     mark_t *word = find_word4(address, 0);
     if (*word != SPLIT && size < 4) split_granule4(address);
@@ -299,7 +301,7 @@ static void check_access_within4(uintptr_t address, size_t size, bool is_write, 
                       1, is_write, place);
 }
 
-/* Check an access of at most 8 bytes, within one granule of 8. */
+/* Check an access that lies within one aligned 8-byte granule. */
 static void check_access_within8(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     mark_t *word = find_word8(address, 0);
     if (*word == IGNORED) return;
@@ -316,8 +318,8 @@ static void check_access_within8(uintptr_t address, size_t size, bool is_write, 
     }
 }
 
-/* Check an access of any size and alignment, and report its races. `place`: of the access, with ATOMIC for an atomic
- * one. */
+/* Check a memory access of any size and alignment for races. `place`: the code place, with the bit ATOMIC for an atomic
+ * access. */
 void check_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     now.touched = true;
     note_lowest_stack_address(address);
@@ -329,13 +331,13 @@ void check_access(uintptr_t address, size_t size, bool is_write, uint32_t place)
     }
 }
 
-/* Check an access of many bytes by a function that copies or fills, against the device's copies and for races. */
+/* Check a copy or fill of many bytes by a library function: for races, and against the copies on the device. */
 void check_range_access(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     if (now.devices && size) check_mapped_access(address, size, is_write, place);
     if (now.on) check_access(address, size, is_write, place);
 }
 
-/* Set words of the shadow to zero; those that are zero already are not written, so that their pages take no memory. */
+/* Set shadow words to zero; words that are zero already are not written, so that untouched pages stay unmapped. */
 static void zero_words(mark_t *words, size_t byte_count) {
     for (size_t i = 0; i < byte_count / sizeof *words; i++)
         if (words[i]) words[i] = 0;
@@ -343,7 +345,7 @@ static void zero_words(mark_t *words, size_t byte_count) {
 
 #define PAGE 8192 /* of memory that has a page of the coarsest plane */
 
-/* Forget all accesses of the memory from `low` up to `high`, which is about to be used for something else. */
+/* Forget all accesses to the memory [low, high), because it is about to be reused. */
 void clear_shadow(uintptr_t low, uintptr_t high) {
     forget_all_notes();
     low &= ~(uintptr_t)7;
@@ -362,7 +364,7 @@ void clear_shadow(uintptr_t low, uintptr_t high) {
     }
 }
 
-/* Let no access of the memory from `low` up to `high` be checked: it is the runtime's own. */
+/* Exempt the memory [low, high), which belongs to the runtime, from all checks. */
 void ignore_memory(uintptr_t low, uintptr_t high) {
     for (uintptr_t address = low & ~(uintptr_t)7; address < high; address += 8) *find_word8(address, 0) = IGNORED;
     forget_all_notes();

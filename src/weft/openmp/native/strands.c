@@ -18,18 +18,18 @@ struct node *weft_nodes;
 strand_t weft_first = 1;
 static uint32_t searches;
 #define MANY (4u << 20) /* so many are given back when they are over; fewer are soon used again */
-static bool any_before, any_history;
+static bool has_edges, has_histories;
 
-/* Map the table of strands, `weft_nodes`, once for the whole run; its pages cost nothing until they are used. Aborts
- * where the system refuses. */
+/* Map the table of strands (iterations, tasks, threads) once for the whole run; pages take no RAM until they are used.
+ * Aborts on failure. */
 static void reserve_strand_nodes(void) {
     weft_nodes = mmap(NULL, MOST * sizeof *weft_nodes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (weft_nodes == MAP_FAILED) abort();
 }
 
-/* Return the number of a new strand (what executes code: an iteration, a task, a thread) with its parent, its kind and
- * the locks that it holds, a bit for each. Where the table is full, the last strand is returned again. */
+/* Create a strand (iteration, task or thread) and return its number. `locks`: a bit for each lock that it holds. If the
+ * table is full, the last strand is returned again. */
 strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks) {
     if (!weft_nodes) reserve_strand_nodes();
     strand_t strand = now.next++;
@@ -43,7 +43,7 @@ strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks) {
     return strand;
 }
 
-/* Return whether a region has so many strands that iterations must share them. */
+/* Return whether the region has so many strands (iterations, tasks) that iterations must share them. */
 bool has_too_many_strands(void) { return now.next - now.base > (strand_t)24 << 20; }
 
 /* What comes before strands: in chunks, which are used again when all strands are over. */
@@ -54,8 +54,7 @@ static struct chunk {
 } *chunks, *chunk;
 static size_t chunk_used;
 
-/* Return an unused edge "this strand comes after that one", from chunks that are used again when all strands are over;
- * NULL without memory. */
+/* Allocate a happens-before edge from a pool that is reset when all strands are over; NULL without memory. */
 static struct before *create_order_edge(void) {
     if (!chunk || chunk_used == CHUNK) {
         struct chunk **next = chunk ? &chunk->next : &chunks;
@@ -69,24 +68,24 @@ static struct before *create_order_edge(void) {
     return &chunk->all[chunk_used++];
 }
 
-/* In the midst of a region: declare all strands below the number `base` over, because they come before all that
- * follows. Pages of their nodes go back to the system. */
+/* In the middle of a region, at a barrier: declare all strands numbered below `base` over, since they happen before
+ * everything that follows, and return their pages to the system. */
 void retire_strands_before(strand_t base) {
     const uintptr_t page = 4096;
     uintptr_t low = ((uintptr_t)node(now.base + 8) + page - 1) & ~(page - 1),
               high = (uintptr_t)node(base) & ~(page - 1);
-    if (!any_before && !any_history && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
+    if (!has_edges && !has_histories && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
     now.base = base;
-    any_before = false; /* all paths are over */
+    has_edges = false; /* all paths are over */
     retire_all_marks();
 }
 
-/* Declare all strands over and begin with a new root: everything that ran comes before what follows. Where their
- * numbers or those of the marks are nearly used up, both begin anew. */
+/* Declare all strands over, since they happen before everything that follows, and begin a new root strand. Restart the
+ * numbering of strands and marks when it is nearly used up. */
 void retire_all_strands(void) {
     if (!weft_nodes) reserve_strand_nodes();
     chunk = NULL;
-    any_before = any_history = false;
+    has_edges = has_histories = false;
     if (now.next - weft_first > MANY) madvise(weft_nodes, (now.next - weft_first) * sizeof *weft_nodes, MADV_DONTNEED);
     if (now.next > 0xF0000000u || are_marks_nearly_used_up()) {
         empty_shadow();
@@ -101,13 +100,14 @@ void retire_all_strands(void) {
     run_as_strand(root);
 }
 
-/* Say which strand accesses memory from here on, and compute from it how accesses are to be checked (`weft_omp`). */
+/* Set the strand (iteration, task or thread) that accesses memory from now on, and derive from it how its accesses are
+ * checked. */
 void set_current_strand(strand_t strand) {
     now.current = strand;
     now.first_turn = strand > now.newest;
     if (now.first_turn) now.newest = strand;
     begin_turn_of_marks();
-    now.in_row = strand - now.row < now.row_end - now.row && !any_before;
+    now.in_row = strand - now.row < now.row_end - now.row && !has_edges;
     now.locks = me && (me->held || me->released);
     now.apart = !now.on || !me || now.locks || now.devices;
     refresh_hooks();
@@ -119,20 +119,20 @@ void set_checking(bool is_on) {
     set_current_strand(now.current);
 }
 
-/* Let the running thread go on as a strand without locks. */
+/* Let the running thread continue as a strand (iteration, task or thread) that holds no locks. */
 void run_as_strand(strand_t strand) {
     if (me) me->current = me->plain = strand;
     set_current_strand(strand);
 }
 
-/* Note of a strand, and of all strands that it is a part of, that an edge leads from it to others. */
+/* Note of a strand and all its ancestors that a happens-before edge leads from it to others. */
 static void mark_as_leading_on(strand_t strand) {
     for (; strand >= weft_first && !node(strand)->leads_on; strand = node(strand)->parent)
         node(strand)->leads_on = true;
 }
 
-/* Add an edge: `earlier`, and what follows of it up to the number `last`, comes before a strand. Without memory there
- * is none. */
+/* Add an edge: the strand `earlier` and its parts up to number `last` happen before a strand. Without memory the edge
+ * is dropped. */
 static void add_order_edge(strand_t strand, strand_t earlier, strand_t last) {
     mark_as_leading_on(earlier);
     struct before *edge = create_order_edge();
@@ -141,25 +141,25 @@ static void add_order_edge(strand_t strand, strand_t earlier, strand_t last) {
     node(strand)->before = edge;
 }
 
-/* Note that `earlier`, and what follows of it up to the number `last`, comes before a strand; what is over already
- * needs no note. */
+/* Record that the strand `earlier` and its parts up to number `last` happen before another one; needless for a strand
+ * that is over. */
 void order_strand_after(strand_t strand, strand_t earlier, strand_t last) {
     if (earlier < now.base) return;
     add_order_edge(strand, earlier, last);
-    any_before = true;
+    has_edges = true;
     now.in_row = false;
     refresh_hooks();
 }
 
-/* Note the same order where only this run has it, by who had a lock first. */
+/* Record the order of two strands that only holds in this run, since it comes from which of them took a lock first. */
 void order_strand_after_by_lock(strand_t strand, strand_t earlier, strand_t last) {
     const struct before *old_edge = node(strand)->before;
     order_strand_after(strand, earlier, last);
     if (node(strand)->before != old_edge) node(strand)->before->by_lock = true;
 }
 
-/* Return a history (a list of releases of a lock, each behind the earlier ones) with one more release by the strand
- * `note_atomic_release`. Where that strand was the last already, the history itself goes on. */
+/* Append a release of a lock by the strand `released` to the lock's history, and return the new history. A further
+ * release by the strand of the newest entry only extends that entry. */
 strand_t add_release_to_history(strand_t history, strand_t released) {
     if (history >= now.base) {
         struct before *edge = node(history)->before;
@@ -171,24 +171,24 @@ strand_t add_release_to_history(strand_t history, strand_t released) {
         }
     }
     strand_t extended = create_strand(0, HISTORY, 0);
-    any_history = true;
+    has_histories = true;
     if (history >= now.base) add_order_edge(extended, history, now.next);
     add_order_edge(extended, released, now.next - 1);
     return extended;
 }
 
-/* Return a history of two releases that are not ordered, each of which comes before who acquires: by `first` up to the
+/* Return a history of two unordered releases, both of which happen before whoever acquires next: by `first` up to the
  * strand `first_last`, and by `second` up to now. */
 strand_t create_history_of_two(strand_t first, strand_t first_last, strand_t second) {
     strand_t history = create_strand(0, HISTORY, 0);
-    any_history = true;
+    has_histories = true;
     add_order_edge(history, first, first_last);
     add_order_edge(history, second, now.next - 1);
     return history;
 }
 
-/* Begin a segment of the running strand, what it does from here on apart from what it did before, and return its
- * number. Where others must come after the first part only, or the second part after others. */
+/* Split the running strand: return a new segment for what it does from now on, so that edges can begin or end between
+ * its parts. */
 strand_t begin_segment(void) {
     strand_t previous = find_strand_without_locks(me->plain), whole = find_whole_strand(previous);
     strand_t created = create_strand(whole, SEGMENT, 0);
@@ -206,15 +206,16 @@ static bool is_awaited_thread_part(const struct node *ended) {
     return ended->joined && (ended->kind == IMPLICIT || ended->kind == REGION);
 }
 
-/* Return whether a strand is a share of a worksharing construct, which any thread of the team may have. */
+/* Return whether a strand is one unit of a worksharing construct (iteration, section, single, lane), which any thread
+ * may execute. */
 static bool is_share(const struct node *candidate) {
     return candidate->kind == ITERATION || candidate->kind == SECTION || candidate->kind == SINGLE ||
            candidate->kind == LANE;
 }
 
-/* Return whether the tree of strands alone orders two: every strand from the earlier one up to below the common
- * ancestor was waited for. What a thread does behind a `single` block is in that block's strand too, so that only
- * shares of other constructs are apart from it. */
+/* Return whether `earlier` happens before `later` by the tree of strands alone: it and all its ancestors below the
+ * common one were waited for. Code after a `single` block belongs to that block's strand, too, so only iterations and
+ * sections of other constructs are apart from it. */
 static bool is_ordered_by_tree(strand_t earlier, strand_t later) {
     bool is_joined = true, is_in_share = false;
     while (earlier != later) {
@@ -234,7 +235,8 @@ static bool is_ordered_by_tree(strand_t earlier, strand_t later) {
     return is_joined;
 }
 
-/* Return whether two are iterations of two loops with schedule(static) that deal both to the same thread. */
+/* Return whether two strands are iterations of two different loops with schedule(static) that give both to the same
+ * thread. */
 static bool are_of_same_static_share(strand_t one, strand_t other) {
     one = find_whole_strand(one);
     other = find_whole_strand(other);
@@ -246,7 +248,7 @@ static bool are_of_same_static_share(strand_t one, strand_t other) {
            are_dealt_to_same_thread(node_one->loop, node_other->loop, node_one->index);
 }
 
-/* Return whether no path can lead out of a strand: it gave nothing to others and nobody waited for it. */
+/* Return whether no happens-before edge can start at a strand, so that a search is needless. */
 static bool leads_nowhere(strand_t strand) {
     strand_t whole = find_whole_strand(strand);
     if (whole < weft_first || node(whole)->leads_on || node(whole)->kind == SINGLE) return false;
@@ -260,8 +262,8 @@ static bool leads_nowhere(strand_t strand) {
 #define SHORT 64
 static int64_t steps_left = SEARCHES;
 
-/* Return whether a search for a path may make one more step. Where a long one may not, it says once that not all was
- * checked. */
+/* Count a step of a path search and return whether it may go on. If the overall budget is used up, report once that the
+ * check is incomplete. */
 static bool may_search_on(struct short_search *short_search) {
     if (short_search) return short_search->steps-- > 0;
     if (steps_left-- > 0) return true;
@@ -269,8 +271,9 @@ static bool may_search_on(struct short_search *short_search) {
     return false;
 }
 
-/* Search back from `later` along the edges (dependences, releases, turns) and return whether `earlier` is reached;
- * edges that only a lock made count if `with_locks`. A search that ends early returns its own answer, or true. */
+/* Search backwards from `later` along happens-before edges (dependences, releases, turns) and return whether `earlier`
+ * is reached. Edges from lock order count only if `with_locks`. A search that exceeds its budget returns
+ * `short_search->answer`, or true. */
 static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_locks, struct short_search *short_search) {
     if (leads_nowhere(earlier)) return false;
     if (steps_left < SEARCHES - SEARCH) steps_left += SEARCH;
@@ -300,27 +303,26 @@ static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_lock
     return false;
 }
 
-/* Return whether a strand comes before another one, by the tree or by edges, without the cache of `is_ordered_by`. */
+/* Return whether `earlier` happens before `later`, by the tree or by edges. is_ordered_by() caches the result. */
 static bool search_order(strand_t earlier, strand_t later, bool with_locks, struct short_search *short_search) {
     if (earlier < now.base || earlier == later) return true;
     earlier = find_strand_without_locks(earlier);
     later = find_strand_without_locks(later);
     if (earlier == later || find_whole_strand(earlier) == find_whole_strand(later)) return true;
     if (is_ordered_by_tree(earlier, later) || are_of_same_static_share(earlier, later)) return true;
-    return any_before && is_ordered_by_edges(earlier, later, with_locks, short_search);
+    return has_edges && is_ordered_by_edges(earlier, later, with_locks, short_search);
 }
 
-/* Return whether two are iterations of one loop and no edge exists that could order them. */
+/* Return whether two strands are iterations of one loop and no edges exist that could order them. */
 static bool are_iterations_of_same_loop(strand_t one, strand_t other) {
     const struct node *node_one = node(one), *node_other = node(other);
     return node_one->kind == ITERATION && node_other->kind == ITERATION && node_one->loop == node_other->loop &&
-           !any_before;
+           !has_edges;
 }
 
-/* Return whether a strand comes before another one; answers are remembered. `short_search` bounds the search, NULL does
- * not. */
+/* Return whether `earlier` happens before `later`, with a cache. `short_search` limits the search; NULL: thorough. */
 static bool is_ordered_by(strand_t earlier, strand_t later, struct short_search *short_search) {
-    if (earlier - now.row < now.row_end - now.row && later - now.row < now.row_end - now.row && !any_before)
+    if (earlier - now.row < now.row_end - now.row && later - now.row < now.row_end - now.row && !has_edges)
         return earlier == later;
     static struct {
         strand_t a, b;
@@ -340,16 +342,16 @@ static bool is_ordered_by(strand_t earlier, strand_t later, struct short_search 
 
 bool is_ordered(strand_t earlier, strand_t later) { return is_ordered_by(earlier, later, NULL); }
 
-/* Return the same by a search of a few steps only, or `answer_if_unknown`. */
+/* Return whether `earlier` happens before `later` if a search of a few steps shows it, else `answer_if_unknown`. */
 bool is_ordered_nearby(strand_t earlier, strand_t later, bool answer_if_unknown) {
     return is_ordered_by(earlier, later, &(struct short_search){SHORT, answer_if_unknown});
 }
 
-/* Return whether a strand comes before another one whoever has a lock first. */
+/* Return whether `earlier` happens before `later` no matter which thread takes a lock first. */
 bool is_ordered_without_locks(strand_t earlier, strand_t later) { return search_order(earlier, later, false, NULL); }
 
-/* Return whether one thread ran both strands in its implicit task, so that memory of that thread's own is not shared by
- * them. */
+/* Return whether both strands ran in the implicit task of one thread, so that they cannot race on memory owned by that
+ * thread. */
 bool are_of_same_thread(strand_t one, strand_t other) {
     while (one != other) {
         if (one < weft_first || other < weft_first) return false;

@@ -8,7 +8,7 @@
 #define HOST 1
 enum { FIRSTPRIVATE = 12 };
 
-static int device; /* the default one */
+static int default_device; /* the default one */
 
 /* In calls of the library -1 is the host, too, since OpenMP 5.2. */
 static bool names_host(int d) { return d == HOST || d == -1; }
@@ -16,14 +16,14 @@ static bool names_host(int d) { return d == HOST || d == -1; }
 /* A program that requires one memory is linked with this name. */
 extern char weft_omp_one_memory __attribute__((weak));
 
-/* Return whether a device's number in a construct means the host (-1: the default device). */
+/* Return whether a device number means the host (-1: the default device). */
 static bool is_host(int device_number) {
-    if (device_number == -1) device_number = device;
+    if (device_number == -1) device_number = default_device;
     return device_number != 0 || &weft_omp_one_memory || me->on_device;
 }
 
-/* Run the body of a target region with the running thread as the device: below `frame` its stack is the region's
- * own. */
+/* Run the body of a target region with the running thread acting as the device; the stack below `frame` is device
+ * memory meanwhile. */
 static void run_on_device(void (*fn)(void *), void **arguments, uint32_t place, uintptr_t frame) {
     bool was_on_device = me->on_device;
     uintptr_t was_frame = me->device_frame;
@@ -45,14 +45,14 @@ struct data_region {
     struct data_region *outer;
 };
 
-/* Return a copy of memory on the heap. Aborts without memory. */
+/* Return a heap copy of a memory block. Aborts without memory. */
 static void *copy_bytes(const void *source, size_t size) {
     void *copy = malloc(size ? size : 1);
     if (!copy) abort();
     return memcpy(copy, source, size);
 }
 
-/* Put a copy of a construct's items on a list; `ends` is to be called with them when the list's first region ends. */
+/* Push a copy of a construct's map items onto a list; `ends` is called with them when the region ends. */
 static void push_data_region(struct data_region **list, const struct items *items, void (*ends)(const struct items *)) {
     size_t count = items->count;
     struct data_region *region = malloc(sizeof *region);
@@ -65,7 +65,7 @@ static void push_data_region(struct data_region **list, const struct items *item
     *list = region;
 }
 
-/* End the first data region of a list, which frees it. */
+/* End the innermost data region of a list: call its end function and free it. */
 static void end_data_region(struct data_region **list) {
     struct data_region *region = *list;
     *list = region->outer;
@@ -73,16 +73,16 @@ static void end_data_region(struct data_region **list) {
     free(region->items.host), free((void *)region->items.sizes), free((void *)region->items.kinds), free(region);
 }
 
-static struct data_region *pending; /* of constructs with nowait */
+static struct data_region *pending_targets; /* of constructs with nowait */
 
-/* Copy back for all target constructs with `nowait`, because they are waited for now. */
+/* Do the deferred copies of all `nowait` target constructs, because they are being waited for. */
 void finish_pending_targets(void) {
-    while (pending) end_data_region(&pending);
+    while (pending_targets) end_data_region(&pending_targets);
 }
 
-/* Return whether a target construct with `nowait` that was not waited for may still write to an address. */
+/* Return whether a `nowait` target construct that was not waited for may still write to an address. */
 bool may_pending_target_write(uintptr_t address) {
-    for (const struct data_region *region = pending; region; region = region->outer)
+    for (const struct data_region *region = pending_targets; region; region = region->outer)
         for (size_t i = 0; i < region->items.count; i++)
             if (address - (uintptr_t)region->items.host[i] < region->items.sizes[i]) return true;
     return false;
@@ -93,9 +93,9 @@ static void leaves_data(const struct items *all) { unmap_items(all, false); }
 
 enum { NOWAIT = 1, EXIT = 2 };
 
-/* Call `ends` for the items of a construct, or put it off until a construct with `nowait` is waited for. */
+/* Call `ends` for a construct's map items; with `nowait`, defer that until the construct is waited for. */
 static void end_items_now_or_later(const struct items *items, unsigned flags, void (*ends)(const struct items *)) {
-    if (flags & NOWAIT) push_data_region(&pending, items, ends);
+    if (flags & NOWAIT) push_data_region(&pending_targets, items, ends);
     else ends(items);
 }
 
@@ -108,8 +108,8 @@ struct target {
     bool on_host;
 };
 
-/* Run a target region, `data` as a `struct target`: map its items, run its body on the device or on the host, and
- * unmap. */
+/* Run a target construct (`data`: a struct target): map its items, run its body on the device, unmap; or just run it on
+ * the host. */
 static void run_target_construct(void *data) {
     const struct target *target = data;
     uintptr_t was_frame = me->target_frame;
@@ -127,8 +127,8 @@ static void run_target_construct(void *data) {
     set_task_explicit(was_explicit);
 }
 
-/* GCC's call for `#pragma omp target`: `fn` gets the addresses of `host`, firstprivate ones replaced by copies on the
- * device. */
+/* Called by GCC's code for `#pragma omp target`: call `fn` with the addresses in `host`, where firstprivate variables
+ * are copied to device memory first. */
 void GOMP_target_ext(int device_number, void (*fn)(void *), size_t item_count, void **host, size_t *sizes,
                      unsigned short *kinds, unsigned flags, void **depend, void **args) {
     (void)args;
@@ -151,7 +151,7 @@ void GOMP_target_ext(int device_number, void (*fn)(void *), size_t item_count, v
     while (copy_count) free(copy_items[--copy_count]);
 }
 
-/* GCC's call for the start of `#pragma omp target data`. */
+/* Called by GCC's code for the start of `#pragma omp target data`. */
 void GOMP_target_data_ext(int device_number, size_t item_count, void **host, size_t *sizes, unsigned short *kinds) {
     const struct items items = {is_host(device_number) ? 0 : item_count, host, sizes, kinds, place_of(PLACE)};
     count_construct_run(items.place, "region", 0);
@@ -160,7 +160,7 @@ void GOMP_target_data_ext(int device_number, size_t item_count, void **host, siz
     map_items(&items);
 }
 
-/* GCC's call for its end. */
+/* Called by GCC's code for the end of `#pragma omp target data`. */
 void GOMP_target_end_data(void) {
     finish_pending_targets();
     if (me->data_regions) end_data_region(&me->data_regions);
@@ -172,7 +172,7 @@ struct data_copy {
     enum copying when;
 };
 
-/* Do what a `target update`, `enter data` or `exit data` says of its items, `data` as a `struct data_copy`. */
+/* Do the copies of a `target update`, `enter data` or `exit data` (`data`: a struct data_copy). */
 static void copy_items(void *data) {
     const struct data_copy *copy = data;
     if (copy->flags & NOWAIT) check_host_side(copy->all, copy->when);
@@ -180,7 +180,8 @@ static void copy_items(void *data) {
     else end_items_now_or_later(copy->all, copy->flags, copy->when == LEAVES ? leaves_data : update_items);
 }
 
-/* Do the same at once, or as a task beside what follows (`nowait`, `depend`). */
+/* Do the copies of a `target update`, `enter data` or `exit data` at once, or as a task if it has `nowait` or
+ * `depend`. */
 static void copy_now_or_beside(struct data_copy *copy, void **depend) {
     finish_pending_targets();
     count_construct_run(copy->all->place, "region", 0);
@@ -189,14 +190,14 @@ static void copy_now_or_beside(struct data_copy *copy, void **depend) {
     else copy_items(copy);
 }
 
-/* GCC's call for `#pragma omp target update`. */
+/* Called by GCC's code for `#pragma omp target update`. */
 void GOMP_target_update_ext(int device_number, size_t item_count, void **host, size_t *sizes, unsigned short *kinds,
                             unsigned flags, void **depend) {
     const struct items items = {item_count, host, sizes, kinds, place_of(PLACE)};
     if (!is_host(device_number)) copy_now_or_beside(&(struct data_copy){&items, flags, UPDATES}, depend);
 }
 
-/* GCC's call for `#pragma omp target enter data` and `exit data`. */
+/* Called by GCC's code for `#pragma omp target enter data` and `exit data`. */
 void GOMP_target_enter_exit_data(int device_number, size_t item_count, void **host, size_t *sizes,
                                  unsigned short *kinds, unsigned flags, void **depend) {
     const struct items items = {item_count, host, sizes, kinds, place_of(PLACE)};
@@ -221,7 +222,7 @@ void *GOMP_target_map_indirect_ptr(void *p) { return p; }
 extern const void *const __OFFLOAD_TABLE__[] __attribute__((weak));
 #define LINKED ((uintptr_t)1 << (8 * sizeof(uintptr_t) - 1))
 
-/* Declare the variables of `declare target` to the device, from the linker's list, before the program's own
+/* Register the `declare target` variables from the linker's table with the device, before the program's own
  * constructors run. */
 __attribute__((constructor(102))) static void declare_linked_variables(void) {
     if (!__OFFLOAD_TABLE__ || &weft_omp_one_memory) return;
@@ -232,15 +233,15 @@ __attribute__((constructor(102))) static void declare_linked_variables(void) {
 
 /* --- what programs ask -------------------------------------------------------------------------------------------- */
 
-NUMBER(get_default_device, device)
+NUMBER(get_default_device, default_device)
 NUMBER(get_num_devices, HOST)
 NUMBER(get_initial_device, HOST)
 NUMBER(get_device_num, me->on_device ? 0 : HOST)
 NUMBER(is_initial_device, !me->on_device)
 
-void omp_set_default_device(int d) { device = d; }
-void omp_set_default_device_(const int *d) { device = *d; }
-void omp_set_default_device_8_(const int64_t *d) { device = (int)*d; }
+void omp_set_default_device(int d) { default_device = d; }
+void omp_set_default_device_(const int *d) { default_device = *d; }
+void omp_set_default_device_8_(const int64_t *d) { default_device = (int)*d; }
 
 void *omp_target_alloc(size_t n, int d) { return names_host(d) ? malloc(n) : allocate_device_memory(16, n); }
 void omp_target_free(void *p, int d) { (void)d, free(p); }
@@ -251,7 +252,7 @@ int omp_target_is_accessible(const void *p, size_t size, int d) {
 /* Both copies have one address here. */
 void *omp_get_mapped_ptr(const void *p, int d) { return omp_target_is_present(p, d) ? (void *)(uintptr_t)p : NULL; }
 
-/* No memory of the program's own can be another one's copy here. */
+/* OpenMP API: always fails with EINVAL, since no memory of the program can be another one's device copy here. */
 int omp_target_associate_ptr(const void *host, const void *device_memory, size_t size, size_t offset,
                              int device_number) {
     (void)host, (void)device_memory, (void)size, (void)offset, (void)device_number;
@@ -259,7 +260,7 @@ int omp_target_associate_ptr(const void *host, const void *device_memory, size_t
 }
 int omp_target_disassociate_ptr(const void *p, int d) { return (void)p, (void)d, EINVAL; }
 
-/* Check a library call's access of one side's copy of mapped memory, by the device's number. */
+/* Check a library call's access to mapped memory on the side that `device_number` names, host or device. */
 static void check_device_side_access(const void *memory, size_t byte_count, bool is_write, int device_number,
                                      uint32_t place) {
     bool was_on_device = me->on_device;
@@ -281,7 +282,7 @@ struct transfer {
     bool beside; /* what others do meanwhile is compared with it */
 };
 
-/* Check one of the two accesses of a transfer. */
+/* Check the read or the write of a memory transfer. */
 static void check_transfer_access(const struct transfer *request, const void *memory, size_t byte_count,
                                   bool is_write) {
     check_device_side_access(memory, byte_count, is_write, is_write ? request->to_device : request->from_device,
@@ -289,14 +290,14 @@ static void check_transfer_access(const struct transfer *request, const void *me
     if (request->beside && byte_count) check_range_access((uintptr_t)memory, byte_count, is_write, request->place);
 }
 
-/* Copy bytes of a transfer and check both accesses. */
+/* Copy bytes for a memory transfer, and check its read and its write. */
 static void copy_and_check(const struct transfer *request, void *to, const void *from, size_t byte_count) {
     check_transfer_access(request, from, byte_count, false), check_transfer_access(request, to, byte_count, true);
     memcpy(to, from, byte_count);
     remember_written_values();
 }
 
-/* Copy the part of a box (omp_target_memcpy_rect) below one of its dimensions, row by row. */
+/* Copy the part of a box (omp_target_memcpy_rect) from dimension `dimension` on, recursively. */
 static void copy_box(char *target, const char *source, const struct transfer *request, int dimension) {
     size_t to_row = request->element, from_row = request->element;
     for (int inner = dimension + 1; inner < request->dimensions; inner++) {
@@ -313,7 +314,7 @@ static void copy_box(char *target, const char *source, const struct transfer *re
         copy_box(target + i * to_row, source + i * from_row, request, dimension + 1);
 }
 
-/* Make a transfer, `data` as a `struct transfer`: copy a box or bytes, or fill. */
+/* Execute a memory transfer (`data`: a struct transfer): copy a box, copy bytes, or fill. */
 static void run_transfer(void *data) {
     const struct transfer *request = data;
     if (request->dimensions) {
@@ -327,7 +328,7 @@ static void run_transfer(void *data) {
     }
 }
 
-/* Make a transfer as a task beside what follows, after the tasks that its depend objects name. */
+/* Execute a memory transfer as an asynchronous task with `count` depend objects. */
 static void run_transfer_beside(struct transfer *request, int count, void *objects) {
     request->beside = true;
     void *depend[count > 0 ? count + 5 : 1];
@@ -338,7 +339,7 @@ static void run_transfer_beside(struct transfer *request, int count, void *objec
     run_target_task(run_transfer, request, request->place, BY_COPY, true, has_dependences ? depend : NULL);
 }
 
-/* Return a transfer of bytes that has no dimensions. */
+/* Return the description of a transfer of contiguous bytes. */
 static struct transfer make_transfer(void *to, const void *from, size_t byte_count, size_t to_offset,
                                      size_t from_offset, int to_device, int from_device, uint32_t place) {
     return (struct transfer){.to = (char *)to + to_offset,
@@ -349,7 +350,7 @@ static struct transfer make_transfer(void *to, const void *from, size_t byte_cou
                              .place = place};
 }
 
-/* OpenMP's function; returns 0. */
+/* OpenMP API: copy bytes between devices; returns 0. */
 int omp_target_memcpy(void *to, const void *from, size_t byte_count, size_t to_offset, size_t from_offset,
                       int to_device, int from_device) {
     struct transfer request =
@@ -357,7 +358,7 @@ int omp_target_memcpy(void *to, const void *from, size_t byte_count, size_t to_o
     return run_transfer(&request), 0;
 }
 
-/* OpenMP's function, with `count` depend objects; returns 0. */
+/* OpenMP API: copy bytes between devices as a task with `count` depend objects; returns 0. */
 int omp_target_memcpy_async(void *to, const void *from, size_t byte_count, size_t to_offset, size_t from_offset,
                             int to_device, int from_device, int count, void *objects) {
     struct transfer request =
@@ -369,8 +370,8 @@ int omp_target_memcpy_async(void *to, const void *from, size_t byte_count, size_
     void *to, const void *from, size_t element, int dimensions, const size_t *volume, const size_t *to_at,             \
         const size_t *from_at, const size_t *to_size, const size_t *from_size, int to_device, int from_device
 
-/* Fill a transfer of a box. Return 0, EINVAL without dimensions, or INT_MAX if the program asks how many dimensions are
- * possible. */
+/* Fill in the description of a box transfer. Return 0; EINVAL if there are no dimensions; INT_MAX, the maximum of
+ * dimensions, if both pointers are NULL. */
 static int fill_box_transfer(struct transfer *request, BOX, uint32_t place) {
     *request = (struct transfer){.to = to,
                                  .from = from,
@@ -388,7 +389,7 @@ static int fill_box_transfer(struct transfer *request, BOX, uint32_t place) {
     return dimensions < 1 ? EINVAL : 0;
 }
 
-/* OpenMP's function; returns 0 or what fill_box_transfer() says. */
+/* OpenMP API: copy a box between devices; returns 0, EINVAL, or INT_MAX as the maximum of dimensions. */
 int omp_target_memcpy_rect(BOX) {
     struct transfer request;
     int answer = fill_box_transfer(&request, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size,
@@ -397,7 +398,7 @@ int omp_target_memcpy_rect(BOX) {
     return answer;
 }
 
-/* OpenMP's function, with `count` depend objects. */
+/* OpenMP API: copy a box between devices as a task with `count` depend objects. */
 int omp_target_memcpy_rect_async(BOX, int count, void *objects) {
     struct transfer request;
     int answer = fill_box_transfer(&request, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size,
@@ -406,14 +407,14 @@ int omp_target_memcpy_rect_async(BOX, int count, void *objects) {
     return answer;
 }
 
-/* OpenMP's function; returns `to`. */
+/* OpenMP API: fill device memory; returns `to`. */
 void *omp_target_memset(void *to, int value, size_t byte_count, int device_number) {
     struct transfer request = {
         .to = to, .value = value, .element = byte_count, .to_device = device_number, .place = place_of(PLACE)};
     return run_transfer(&request), to;
 }
 
-/* OpenMP's function, with `count` depend objects. */
+/* OpenMP API: fill device memory as a task with `count` depend objects; returns `to`. */
 void *omp_target_memset_async(void *to, int value, size_t byte_count, int device_number, int count, void *objects) {
     struct transfer request = {
         .to = to, .value = value, .element = byte_count, .to_device = device_number, .place = place_of(PLACE)};
@@ -427,14 +428,15 @@ static const char *const uids[] = {"WEFT_DEVICE", "WEFT_HOST"};
 
 const char *omp_get_uid_from_device(int d) { return names_host(d) ? uids[HOST] : d == 0 ? uids[0] : NULL; }
 
-/* OpenMP's function: return the number of the device with a name; -4 if there is none. */
+/* OpenMP API: return the number of the device with a unique name; -4 (omp_invalid_device) if there is none. */
 int omp_get_device_from_uid(const char *uid) {
     for (int device_number = 0; device_number <= HOST; device_number++)
         if (!strcmp(uid, uids[device_number])) return device_number;
     return INVALID;
 }
 
-/* The same for Fortran, whose text has a length. */
+/* OpenMP API for Fortran: return the number of the device with a unique name of `size` characters; -4 if there is
+ * none. */
 int omp_get_device_from_uid_(const char *uid, size_t size) {
     for (int device_number = 0; device_number <= HOST; device_number++)
         if (size == strlen(uids[device_number]) && !memcmp(uid, uids[device_number], size)) return device_number;

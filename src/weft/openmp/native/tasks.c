@@ -24,7 +24,7 @@ static void append_strand(strand_t **list, size_t *count, size_t *room, strand_t
     (*list)[(*count)++] = strand;
 }
 
-/* Note of all tasks of a list that they were waited for, and empty the list. */
+/* Mark all tasks of a list as waited for, and empty the list. */
 void join_tasks(strand_t **list, size_t *count) {
     for (size_t i = 0; i < *count; i++)
         if ((*list)[i] >= now.base) node((*list)[i])->joined = true;
@@ -33,21 +33,21 @@ void join_tasks(strand_t **list, size_t *count) {
 
 void begin_task(struct task *task, struct taskgroup *group) { task->group = group; }
 
-/* Say whether the running code is that of an explicit task, and return what it was before, to be restored. */
+/* Set whether the running code belongs to an explicit task, and return the old value, for the caller to restore. */
 bool set_task_explicit(bool is_explicit) {
     bool old = me->task->is_explicit;
     me->task->is_explicit = is_explicit;
     return old;
 }
 
-/* Run a task's function where nothing is checked. */
+/* Run a task's function while nothing is checked. */
 static void run_unchecked_task(void (*fn)(void *), void *data) {
     bool was_explicit = set_task_explicit(true);
     fn(data);
     set_task_explicit(was_explicit);
 }
 
-/* Free the lists of a task that is over: its children and its dependences. */
+/* Free the lists of a finished task: its children and their dependences. */
 void free_task_lists(struct task *task) {
     free(task->children);
     for (size_t i = 0; i < sizeof task->depends / sizeof *task->depends; i++)
@@ -70,15 +70,15 @@ static struct depend **find_depend_slot(struct task *task, uintptr_t address) {
     return &task->depends[(address >> 2) % 64];
 }
 
-/* Return the dependences of a task's children on an address; NULL if there are none. */
+/* Return the dependence entry of an address among a task's children; NULL if there is none. */
 static struct depend *find_depend(struct task *task, uintptr_t address) {
     struct depend *depend = *find_depend_slot(task, address);
     while (depend && depend->address != address) depend = depend->next;
     return depend;
 }
 
-/* Return the entry for the dependences of a task's children on an address, made if there is none: its first ones come
- * after the last `omp_all_memory`. */
+/* Return the dependence entry of an address among a task's children, created if needed; a new one begins after the last
+ * `omp_all_memory` dependence. Aborts without memory. */
 static struct depend *find_or_create_depend(struct task *task, uintptr_t address) {
     struct depend *depend = find_depend(task, address), **slot = find_depend_slot(task, address);
     if (depend) return depend;
@@ -94,16 +94,16 @@ static struct depend *find_or_create_depend(struct task *task, uintptr_t address
     return *slot = depend;
 }
 
-/* Note that a strand comes after a task (0: none) and after the event of its clause `detach`. */
+/* Order a strand after a task (0: none), and after the detach event of that task. */
 static void order_after_task(strand_t strand, strand_t earlier) {
     if (!earlier) return;
     order_strand_after(strand, earlier, UINT32_MAX);
     order_after_detached_task(strand, earlier);
 }
 
-/* Order a new task's strand after the earlier tasks that its clause `depend` with this address and sort names, and add
- * it to the entry of the address. An entry has the last set of tasks of one sort, and what the whole set comes
- * after. */
+/* Process one `depend` item of a new task: order the task's strand after the earlier tasks that it depends on, and
+ * record it for later ones. Consecutive tasks of one kind (in, mutexinoutset, inoutset) form a set that is ordered as a
+ * whole. */
 static void add_dependence(struct task *task, strand_t strand, uintptr_t address, enum sort sort) {
     for (size_t i = 0; address == ALL && i < sizeof task->depends / sizeof *task->depends; i++)
         for (const struct depend *depend = task->depends[i]; depend; depend = depend->next)
@@ -122,8 +122,9 @@ static void add_dependence(struct task *task, strand_t strand, uintptr_t address
     append_strand(&depend->ins, &depend->count, &depend->room, strand);
 }
 
-/* Call `use(context, address, sort)` for each item of a `depend` clause as GCC lays it out: count, count of out,
- * addresses; or (first word 0) count, counts of out, mutexinoutset and in, then addresses and depend objects. */
+/* Call `use(context, address, sort)` for each item of a `depend` clause in GCC's layout: count, count of out,
+ * addresses; or, if the first word is 0, count, counts of out, mutexinoutset and in, then addresses and depend
+ * objects. */
 static void for_each_depend(void **clause, void (*use)(void *, uintptr_t, enum sort), void *context) {
     uintptr_t count = (uintptr_t)clause[0];
     if (count) {
@@ -146,8 +147,8 @@ static void for_each_depend(void **clause, void (*use)(void *, uintptr_t, enum s
     }
 }
 
-/* For `for_each_depend`, before a task is made: let the tasks that it comes after fulfil the events that they wait
- * for. */
+/* Callback of for_each_depend(): before a task is created, let other threads fulfil the detach events of the tasks that
+ * it depends on. */
 static void wait_for_detached_dependence(void *context, uintptr_t address, enum sort sort) {
     (void)sort;
     const struct depend *depend = find_depend(((struct task *)context), address);
@@ -161,8 +162,8 @@ struct making {
     int lock_count;
 };
 
-/* For `for_each_depend`: order the task of `context`, a `struct making`, after the tasks that one item names; note the
- * lock of a mutexinoutset. */
+/* Callback of for_each_depend() for a new task (`context`: a struct making): order it after the tasks that it depends
+ * on, and note the lock that stands for a mutexinoutset. */
 static void add_made_task_dependence(void *context, uintptr_t address, enum sort sort) {
     struct making *making = context;
     add_dependence(making->task, making->strand, address, sort);
@@ -170,8 +171,8 @@ static void add_made_task_dependence(void *context, uintptr_t address, enum sort
         making->locks[making->lock_count++] = find_or_create_depend(making->task, address);
 }
 
-/* For `for_each_depend` of a `taskwait depend`: order what follows in the running task after the tasks that one item
- * names. */
+/* Callback of for_each_depend() for a `taskwait depend` (`context`: a struct making): order what follows after the
+ * tasks that it names. */
 static void order_wait_after_dependence(void *context, uintptr_t address, enum sort sort) {
     struct making *making = context;
     for (size_t i = 0; address == ALL && i < sizeof making->task->depends / sizeof *making->task->depends; i++)
@@ -190,28 +191,28 @@ static bool is_unchecked(void) { return !now.on; }
 
 /* Where one thread runs, nothing is checked but what a device does beside it: from its first task of a construct with
  * nowait on, until none is left that was not waited for. */
-static struct task *beside;
+static struct task *device_task_maker;
 
-bool is_device_task_pending(void) { return beside != NULL; }
-void forget_device_tasks(void) { beside = NULL; }
+bool is_device_task_pending(void) { return device_task_maker != NULL; }
+void forget_device_tasks(void) { device_task_maker = NULL; }
 
 /* Return whether the running thread, alone, waits for its own tasks at once: only those of a device are beside it. */
-static bool runs_tasks_at_once(void) { return beside && is_team_of_one(); }
+static bool runs_tasks_at_once(void) { return device_task_maker && is_team_of_one(); }
 
-/* Stop checking where one thread runs, once all tasks beside it (of a device) were waited for. */
+/* Switch the check off again in single-threaded code, once all asynchronous device tasks were waited for. */
 static void end_device_task_check(void) {
     struct task *task = me->task;
-    if (!beside || task != beside) return;
+    if (!device_task_maker || task != device_task_maker) return;
     for (size_t i = 0; i < task->count; i++)
         if (task->children[i] >= now.base && !node(task->children[i])->joined) return;
     task->count = 0;
-    beside = NULL;
+    device_task_maker = NULL;
     set_checking(false);
     if (!me->team) retire_all_strands();
 }
 
-/* Return the arguments of a task, copied into new memory with this size and alignment (`copy`: by the compiler's
- * function); `*block` is to be freed. Aborts without memory. */
+/* Copy a task's arguments into a new aligned block, by the compiler's `copy` function if there is one, and return them.
+ * The caller frees `*block`. Aborts without memory. */
 static void *copy_arguments(void *data, void (*copy)(void *, void *), long size, long align, void **block) {
     *block = malloc((size_t)(size + align + 16));
     if (!*block) abort();
@@ -222,8 +223,8 @@ static void *copy_arguments(void *data, void (*copy)(void *, void *), long size,
     return arguments;
 }
 
-/* Run a task's function as its strand, within the locks that `making` names, and restore the running thread's state. An
- * included task is one that its maker waits for at once. */
+/* Run a task's function as a strand of its own, holding the locks in `making` (NULL: none), then restore the thread's
+ * state. `is_included`: the creating task waits for it at once. */
 static void run_task(void (*fn)(void *), void *data, strand_t strand, bool is_included, bool is_final,
                      const struct making *making) {
     struct thread before = *me;
@@ -260,7 +261,8 @@ static void run_task(void (*fn)(void *), void *data, strand_t strand, bool is_in
 
 static int64_t task_number;
 
-/* Return a new strand for a task of the running one. Unless it is included, it is a child that is waited for later. */
+/* Create the strand of a new task and return it. Unless the task is included (waited for at once), it joins the lists
+ * of children and of the taskgroup. */
 static strand_t create_task_strand(bool is_included, uint32_t place, enum maker maker) {
     strand_t strand = create_strand(find_strand_without_locks(me->plain), TASK, 0);
     node(strand)->index = ++task_number;
@@ -273,8 +275,8 @@ static strand_t create_task_strand(bool is_included, uint32_t place, enum maker 
     return strand;
 }
 
-/* GCC's call for `#pragma omp task`: run `fn` with a copy of `data` at once, as a strand that nothing has waited for
- * yet. */
+/* Called by GCC's code for `#pragma omp task`: run `fn` at once with a copy of `data`, as a strand that nothing has
+ * waited for yet. */
 void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, bool if_clause,
                unsigned flags, void **depend, int priority, void *detach) {
     (void)priority;
@@ -304,15 +306,15 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     free(block);
 }
 
-/* Run a construct of the device that is a task (`nowait`, `depend`) at once, as a strand of its own. Where one thread
- * runs, the first one with `nowait` switches the check on. */
+/* Run a target construct with `nowait` or `depend` at once, as a task with a strand of its own. In single-threaded
+ * code, the first `nowait` task switches the check on. */
 void run_target_task(void (*fn)(void *), void *data, uint32_t place, enum maker maker, bool is_nowait, void **depend) {
     if (is_unchecked() && !is_nowait) {
         fn(data);
         return;
     }
     if (is_unchecked()) {
-        beside = me->task;
+        device_task_maker = me->task;
         set_checking(true);
     }
     if (depend) for_each_depend(depend, wait_for_detached_dependence, me->task);
@@ -322,7 +324,7 @@ void run_target_task(void (*fn)(void *), void *data, uint32_t place, enum maker 
     if (!is_nowait && depend) order_strand_after(begin_segment(), making.strand, now.next - 1);
 }
 
-/* GCC's call for `#pragma omp taskwait`: all children of the running task come before what follows. */
+/* Called by GCC's code for `#pragma omp taskwait`: all child tasks happen before what follows. */
 void GOMP_taskwait(void) {
     if (!me->on_device) finish_pending_targets();
     if (is_unchecked()) return;
@@ -331,14 +333,14 @@ void GOMP_taskwait(void) {
     end_device_task_check();
 }
 
-/* Join all children of the running task, at a barrier of a single thread. */
+/* At a barrier of a team of one: mark all child tasks of the running task as waited for. */
 void join_tasks_of_single_thread(void) {
     if (is_unchecked()) return;
     join_tasks(&me->task->children, &me->task->count);
     end_device_task_check();
 }
 
-/* GCC's call for `taskwait depend(…)`: what follows comes after the tasks that the clause names. */
+/* Called by GCC's code for `taskwait depend(…)`: the tasks that the clause names happen before what follows. */
 void GOMP_taskwait_depend(void **depend) {
     if (!me->on_device) finish_pending_targets();
     if (is_unchecked()) return;
@@ -347,8 +349,8 @@ void GOMP_taskwait_depend(void **depend) {
     for_each_depend(depend, order_wait_after_dependence, &making);
 }
 
-/* GCC's call for `taskwait depend(…) nowait`: a task that does nothing, so that later ones that depend on it come after
- * what it comes after. */
+/* Called by GCC's code for `taskwait depend(…) nowait`: create an empty task that passes its dependences on to later
+ * tasks. */
 void GOMP_taskwait_depend_nowait(void **depend) {
     if (is_unchecked()) return;
     for_each_depend(depend, wait_for_detached_dependence, me->task);
@@ -361,7 +363,7 @@ void GOMP_taskyield(void) {
 
 /* --- groups ------------------------------------------------------------------------------------------------------ */
 
-/* GCC's call for the start of a `taskgroup`, within the current one. */
+/* Called by GCC's code at the start of a `taskgroup`. */
 void GOMP_taskgroup_start(void) {
     struct taskgroup *group = calloc(1, sizeof *group);
     if (!group) abort();
@@ -370,7 +372,7 @@ void GOMP_taskgroup_start(void) {
     me->task->group = group;
 }
 
-/* GCC's call for the end of a `taskgroup`: all tasks made in it come before what follows. */
+/* Called by GCC's code at the end of a `taskgroup`: all tasks created in it happen before what follows. */
 void GOMP_taskgroup_end(void) {
     if (!me->on_device) finish_pending_targets();
     struct taskgroup *group = me->task->group;
@@ -392,7 +394,7 @@ struct range {
 
 void GOMP_taskgroup_reduction_register(uintptr_t *data);
 
-/* Run a `run_taskloop` as one task for each of its iterations, which `fn` finds as (start, end) in the first words of its
+/* Run a `taskloop` as one task for each iteration; `fn` finds its range [start, end) in the first two words of its
  * data. */
 static void run_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align,
                          unsigned flags, uint64_t start, uint64_t step, uint64_t count) {
@@ -421,7 +423,7 @@ static void run_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, vo
     if (!(flags & NOGROUP)) GOMP_taskgroup_end();
 }
 
-/* GCC's call for `run_taskloop` with a signed variable. */
+/* Called by GCC's code for a `taskloop` with a signed variable. */
 void GOMP_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align, unsigned flags,
                    unsigned long tasks, int priority, long start, long end, long step) {
     (void)tasks, (void)priority;
@@ -430,7 +432,7 @@ void GOMP_taskloop(void (*fn)(void *), void *data, void (*copy)(void *, void *),
     run_taskloop(fn, data, copy, size, align, flags, (uint64_t)start, (uint64_t)step, count);
 }
 
-/* GCC's call for `run_taskloop` with an unsigned variable; the flag UP says that it counts up. */
+/* Called by GCC's code for a `taskloop` with an unsigned variable, which counts up if the flag UP is set. */
 void GOMP_taskloop_ull(void (*fn)(void *), void *data, void (*copy)(void *, void *), long size, long align,
                        unsigned flags, unsigned long tasks, int priority, uint64_t start, uint64_t end, uint64_t step) {
     (void)tasks, (void)priority;
@@ -441,9 +443,9 @@ void GOMP_taskloop_ull(void (*fn)(void *), void *data, void (*copy)(void *, void
 
 /* --- reductions of tasks: a copy for each thread ----------------------------------------------------------------- */
 
-/* Allocate the copies of task reductions, one part for each thread, and append the outer registrations. A registration
- * of GCC's: 0 how many, 1 bytes of a thread's part, 2 alignment, then the memory, 4 the next, 6 its end, from 7 on
- * three words for each variable: its address, its offset in the part, the runtime's. */
+/* Allocate the per-thread copies of GCC's task-reduction registrations, and link the outer ones to the end of the list.
+ * A registration: 0 number of variables, 1 bytes of a thread's part, 2 alignment, later the memory, 4 next, 6 end of
+ * the memory, from 7 on three words for each variable: its address, its offset in a part, one for the runtime. */
 static void allocate_reductions(uintptr_t *data, uintptr_t *outer, int threads) {
     for (uintptr_t *registration = data;; registration = (uintptr_t *)registration[4]) {
         size_t size = registration[1] * (size_t)threads,
@@ -463,7 +465,7 @@ static void allocate_reductions(uintptr_t *data, uintptr_t *outer, int threads) 
 
 static int get_thread_count(void) { return me->team ? me->team->size : 1; }
 
-/* GCC's call for the clause `task_reduction` of a `taskgroup`. */
+/* Called by GCC's code for the clause `task_reduction` of a `taskgroup`: register its variables. */
 void GOMP_taskgroup_reduction_register(uintptr_t *data) {
     struct taskgroup *group = me->task->group;
     if (!group) return;
@@ -471,7 +473,7 @@ void GOMP_taskgroup_reduction_register(uintptr_t *data) {
     group->reductions = data;
 }
 
-/* GCC's call at the end of it: free the threads' parts. */
+/* Called by GCC's code at the end of a `taskgroup` with `task_reduction`: free the threads' copies. */
 void GOMP_taskgroup_reduction_unregister(uintptr_t *data) {
     for (uintptr_t *registration = data; registration && registration[2]; registration = (uintptr_t *)registration[4]) {
         free((void *)registration[2]);
@@ -479,8 +481,8 @@ void GOMP_taskgroup_reduction_unregister(uintptr_t *data) {
     }
 }
 
-/* GCC's call at the start of a task with `in_reduction`: replace the address of each variable by that of the running
- * thread's copy, and give back the first `originals` addresses behind them. */
+/* Called by GCC's code at the start of a task with `in_reduction`: replace each variable's address by that of the
+ * running thread's copy, and store the first `originals` original addresses after them. */
 void GOMP_task_reduction_remap(size_t count, size_t originals, void **pointers) {
     uintptr_t *first = me->task->group ? me->task->group->reductions : NULL;
     if (!first && me->team) first = me->team->reductions;
@@ -502,8 +504,7 @@ void GOMP_task_reduction_remap(size_t count, size_t originals, void **pointers) 
     }
 }
 
-/* GCC's call for a parallel or worksharing construct in whose reductions tasks take part. Returns the count of
- * threads. */
+/* Called by GCC's code for a parallel construct with task reductions: run it and return the number of threads. */
 unsigned GOMP_parallel_reductions(void (*fn)(void *), void *data, unsigned requested, unsigned flags) {
     (void)flags;
     uintptr_t *list = *(uintptr_t **)data;
@@ -525,12 +526,14 @@ void GOMP_scope_start(uintptr_t *reductions) { (void)reductions; }
 
 enum { PARALLEL = 1, LOOP = 2, SECTIONS = 4, TASKGROUP = 8 };
 
+/* Return whether the environment variable OMP_CANCELLATION is true. */
 static bool is_cancellation_allowed(void) {
     const char *asked = getenv("OMP_CANCELLATION");
     return asked && (asked[0] == 't' || asked[0] == 'T');
 }
 
-/* GCC's call for `cancellation point`: return whether the construct of this kind was cancelled. */
+/* Called by GCC's code for a `cancellation point`: return whether the innermost construct of this kind was
+ * cancelled. */
 bool GOMP_cancellation_point(int which) {
     if (!is_cancellation_allowed()) return false;
     if (which & (LOOP | SECTIONS)) return me->work && me->work->cancelled;
@@ -538,8 +541,8 @@ bool GOMP_cancellation_point(int which) {
     return me->team && me->team->cancelled;
 }
 
-/* GCC's call for `cancel`: cancel the construct of this kind unless the clause `if` is false, and return whether it is
- * cancelled. */
+/* Called by GCC's code for `cancel`: if the `if` clause holds, cancel the innermost construct of this kind. Return
+ * whether it is cancelled. */
 bool GOMP_cancel(int which, bool is_active) {
     if (!is_cancellation_allowed()) return false;
     if (!is_active) return GOMP_cancellation_point(which);

@@ -14,7 +14,8 @@ struct league {
 
 static struct league *leagues; /* one within another */
 
-/* Begin the turn of one team of a league in the running thread, as a strand of its own. */
+/* Begin the turn of one team of a league in the running thread, as a strand that nothing orders with the other
+ * teams. */
 static void begin_team_turn(struct league *league, int number) {
     strand_t strand = create_strand(league->team.region, IMPLICIT, 0);
     node(strand)->index = number;
@@ -25,13 +26,14 @@ static void begin_team_turn(struct league *league, int number) {
     run_as_strand(strand);
 }
 
-/* Forget the accesses of the stack that a team's turn used: the next team uses the same part. */
+/* Forget the accesses to the stack that a team's turn used, because the next team uses the same memory. */
 static void clear_team_stack(const struct league *league) {
     uintptr_t low = me->lowest < FRAME ? me->lowest : FRAME, high = league->before.target_frame;
     if (low < high && high <= me->stack_high) clear_shadow(low, high);
 }
 
-/* Begin a league of `size` teams that run one after another in the running thread. Aborts without memory. */
+/* Begin a league (OpenMP `teams`) of `size` teams that run one after another in the running thread. Aborts without
+ * memory. */
 static void begin_league(int size, uintptr_t place) {
     struct league *league = calloc(1, sizeof *league);
     if (!league) abort();
@@ -54,7 +56,7 @@ static void begin_league(int size, uintptr_t place) {
     me->frame = me->target_frame;
 }
 
-/* End the innermost league and restore the running thread's state. */
+/* End the innermost league (OpenMP `teams`) and restore the running thread's state. */
 static void end_league(void) {
     struct league *league = leagues;
     free_constructs(&league->team);
@@ -72,13 +74,14 @@ static void end_league(void) {
     free(league);
 }
 
-/* GCC's call for `teams` outside of target regions: a region in which each team is a thread. */
+/* Called by GCC's code for `teams` outside of target regions: run a region in which each team is one thread. */
 void GOMP_teams_reg(void (*fn)(void *), void *data, unsigned team_count, unsigned thread_limit, unsigned flags) {
     (void)thread_limit, (void)flags;
     run_parallel_region(fn, data, team_count ? team_count : TEAMS, BEGINNING(fn), FRAME, true);
 }
 
-/* GCC's call before each team's turn of `teams` in a target region: return whether there is one more team. */
+/* Called by GCC's code for `teams` in a target region before each run of the body: return whether another team is to
+ * run it. */
 bool GOMP_teams4(unsigned lower_bound, unsigned upper_bound, unsigned thread_limit, bool is_first) {
     (void)lower_bound, (void)thread_limit;
     if (is_first) {
@@ -95,14 +98,14 @@ bool GOMP_teams4(unsigned lower_bound, unsigned upper_bound, unsigned thread_lim
 }
 void GOMP_teams(unsigned teams, unsigned limit) { (void)teams, (void)limit; }
 
-/* Return the league that the running thread is in, however deep; NULL: none. */
+/* Return the innermost league (OpenMP `teams`) that the running thread is in; NULL if there is none. */
 static const struct team *find_league(void) {
     const struct team *team = me->team;
     while (team && !team->league) team = team->outer;
     return team;
 }
 
-/* Return the number of the running thread's team in its league. */
+/* Return the number of the running thread's team within its league (OpenMP `teams`). */
 static int find_team_number(void) {
     int number = me->number;
     for (const struct team *team = me->team; team && !team->league; team = team->outer) number = team->within;

@@ -17,8 +17,8 @@ uintptr_t *weft_omp_region_reductions; /* of the region that begins (tasks.c) */
 static struct thread *threads[MOST_THREADS];
 static int thread_count;
 
-/* Callback of dl_iterate_phdr(): put the bounds of the thread-local variables of the first module that has some, the
- * program, into the thread `data`. */
+/* Callback of dl_iterate_phdr(): store the address range of the running thread's thread-local variables of the program,
+ * the first module that has some, in the struct thread `data`. */
 static int find_thread_local_memory(struct dl_phdr_info *info, size_t size, void *data) {
     struct thread *thread = data;
     (void)size;
@@ -30,7 +30,7 @@ static int find_thread_local_memory(struct dl_phdr_info *info, size_t size, void
     return 0;
 }
 
-/* Put the ids and the bounds of the stack of the program's first thread into its entry. */
+/* Store ids and stack range of the main thread in its table entry. */
 static void note_main_thread(struct thread *thread) {
     thread->id = pthread_self();
     thread->system_id = gettid();
@@ -44,7 +44,7 @@ static void note_main_thread(struct thread *thread) {
     thread->stack_high = thread->stack_low + size;
 }
 
-/* Return a new entry of the table of threads, not yet with a thread. Aborts without memory. */
+/* Add an entry to the thread table and return it; no thread is started yet. Aborts without memory. */
 static struct thread *create_thread_entry(void) {
     struct thread *thread = calloc(1, sizeof *thread);
     if (!thread) abort();
@@ -55,7 +55,7 @@ static struct thread *create_thread_entry(void) {
     return thread;
 }
 
-/* Return the thread whose stack holds an address; NULL if none has it. */
+/* Return the thread whose stack contains an address; NULL if there is none. */
 struct thread *find_stack_owner(uintptr_t address) {
     for (int i = 0; i < thread_count; i++)
         if (address - threads[i]->stack_low < threads[i]->stack_high - threads[i]->stack_low) return threads[i];
@@ -64,7 +64,7 @@ struct thread *find_stack_owner(uintptr_t address) {
 
 /* --- one runs ---------------------------------------------------------------------------------------------------- */
 
-/* Let another thread run, and sleep until this one's turn comes again. */
+/* Let another thread run, and block this one until it is switched to again. */
 static void switch_to_thread(struct thread *next) {
     struct thread *self = me;
     if (next == self) return;
@@ -77,7 +77,7 @@ static void switch_to_thread(struct thread *next) {
     set_current_strand(self->current);
 }
 
-/* Return the next thread in turn that can run, the running one last; NULL if none can. */
+/* Return the next runnable thread in round-robin order, the running one last; NULL if there is none. */
 static struct thread *find_next_ready_thread(void) {
     for (int i = 1; i <= thread_count; i++) {
         struct thread *candidate = threads[(me->slot + i) % thread_count];
@@ -92,13 +92,13 @@ bool is_other_thread_ready(void) {
     return next && next != me;
 }
 
-/* Let the next thread run if one is ready. */
+/* Switch to the next runnable thread, if there is another one. */
 void yield_to_other_threads(void) {
     struct thread *next = find_next_ready_thread();
     if (next) switch_to_thread(next);
 }
 
-/* Report a deadlock, since no thread can run, and end the program with status 3. */
+/* Report a deadlock, as no thread can run, and exit with status 3. */
 static void end_deadlocked_program(void) {
     const struct thread *other_waiter = NULL;
     for (int i = 0; i < thread_count; i++)
@@ -109,15 +109,15 @@ static void end_deadlocked_program(void) {
     _exit(3);
 }
 
-/* Let the next ready thread run in place of this one, which waits. Without one it is a deadlock. */
+/* Switch to the next runnable thread, since this one waits. If there is none, the program is deadlocked. */
 static void run_next_thread(void) {
     struct thread *next = find_next_ready_thread();
     if (!next) end_deadlocked_program();
     switch_to_thread(next);
 }
 
-/* Let the running thread wait until `wake_waiting_threads(awaited)`; `place` is where it waits, for a report of a
- * deadlock. */
+/* Block the running thread until wake_waiting_threads() is called with the same `awaited`. `place`: its code place, for
+ * a deadlock report. */
 void wait_until_woken(const void *awaited, uint32_t place) {
     me->waits_for = awaited;
     me->wait_place = place;
@@ -125,7 +125,7 @@ void wait_until_woken(const void *awaited, uint32_t place) {
     run_next_thread();
 }
 
-/* Make all threads ready that wait for `awaited`. */
+/* Make all threads runnable that wait for `awaited`. */
 void wake_waiting_threads(const void *awaited) {
     for (int i = 0; i < thread_count; i++)
         if (threads[i]->state == WAITING && threads[i]->waits_for == awaited) threads[i]->state = READY;
@@ -133,7 +133,7 @@ void wake_waiting_threads(const void *awaited) {
 
 /* --- barriers ---------------------------------------------------------------------------------------------------- */
 
-/* Return a new strand for what a thread of a team does up to its next barrier. */
+/* Return a new strand for what thread `number` of a team does until the next barrier. */
 static strand_t create_implicit_strand(struct team *team, int number) {
     strand_t strand = create_strand(team->region, IMPLICIT, 0);
     node(strand)->index = number;
@@ -141,14 +141,15 @@ static strand_t create_implicit_strand(struct team *team, int number) {
     return strand;
 }
 
-/* Return whether no team around this one has more than one thread. */
+/* Return whether no enclosing team has more than one thread. */
 static bool is_outermost_team(const struct team *team) {
     for (const struct team *outer = team->outer; outer; outer = outer->outer)
         if (outer->size > 1) return false;
     return true;
 }
 
-/* Begin what follows a barrier: all that ran in the team comes before it, and each thread has a new strand. */
+/* Begin the phase after a barrier: everything that ran in the team happens before it, and each thread gets a new
+ * strand. */
 static void begin_phase(struct team *team) {
     struct thread *self = me;
     team->phase++;
@@ -173,7 +174,8 @@ static void begin_phase(struct team *team) {
     set_current_strand(me->current);
 }
 
-/* Report it if not all threads of a team have met the same worksharing constructs: all threads meet one, or none. */
+/* Report if the threads of a team have not all encountered the same number of worksharing constructs, as OpenMP
+ * requires. */
 static void check_worksharing_count(const struct team *team) {
     uint32_t fewest = UINT32_MAX, most = 0;
     for (int i = 0; i < team->size; i++) {
@@ -184,8 +186,8 @@ static void check_worksharing_count(const struct team *team) {
     if (fewest != most) report_plain_finding("barrier", "work", find_construct_place(team, fewest), team->place);
 }
 
-/* Let the threads that wait at a barrier go on, once all of the team are there or have ended; report those that came
- * too few. */
+/* Let the threads at a barrier continue, once all threads of the team have arrived or ended; report the threads that
+ * ended without it. */
 static void release_barrier(struct team *team) {
     check_worksharing_count(team);
     if (team->over) report_plain_finding("barrier", "left", team->barrier_place, team->place);
@@ -194,7 +196,7 @@ static void release_barrier(struct team *team) {
     begin_phase(team);
 }
 
-/* Let the running thread wait at a barrier of its team, at a return address of the program. A thread alone only joins
+/* Wait at a barrier of the running thread's team; `place` is the return address of its call. A team of one only joins
  * its tasks. */
 void wait_at_barrier(uintptr_t place) {
     struct team *team = me->team;
@@ -213,7 +215,8 @@ void wait_at_barrier(uintptr_t place) {
 
 /* --- regions ----------------------------------------------------------------------------------------------------- */
 
-/* Run a region's body as one thread of its team. `frame`: the frame below which the thread's stack is its own. */
+/* Run a parallel region's body as thread `number` of a team. `frame`: below this stack address everything belongs to
+ * the implicit task. */
 static void run_implicit_task(struct team *team, int number, uintptr_t frame) {
     struct task own_task = {.outer = NULL};
     me->team = team;
@@ -241,7 +244,8 @@ static void run_implicit_task(struct team *team, int number, uintptr_t frame) {
     if (team->arrived && team->arrived + team->over == team->size) release_barrier(team);
 }
 
-/* Run a thread of the runtime, which serves one region after another whenever it is woken with a team. */
+/* Thread function of the runtime's threads: run the implicit task of one team after another, whenever the thread is
+ * switched to. */
 static void *run_thread_loop(void *data) {
     struct thread *self = data;
     self->system_id = gettid();
@@ -260,7 +264,7 @@ static void *run_thread_loop(void *data) {
     return NULL;
 }
 
-/* Return a thread without work, an idle one or a new one; NULL if there are too many or the system refuses. */
+/* Return an idle thread, started if needed; NULL if there are too many or the system refuses. */
 static struct thread *find_or_start_idle_thread(void) {
     for (int i = 0; i < thread_count; i++)
         if (threads[i]->state == IDLE) return threads[i];
@@ -284,22 +288,23 @@ static struct thread *find_or_start_idle_thread(void) {
 
 bool is_team_of_one(void) { return !me->team || me->team->size < 2; }
 
-/* Return how many regions with more than one thread are around each other, leagues aside. */
+/* Return how many enclosing regions, from this team outwards, have more than one thread; leagues do not count. */
 static int count_active_levels(const struct team *team) {
     int count = 0;
     for (; team; team = team->outer) count += team->size > 1 && !team->league;
     return count;
 }
 
-/* Forget the accesses of the part of the stack that an inner region uses again in the thread's next iteration. */
+/* Forget the accesses to a thread's stack below its implicit task's frame, which an inner region reuses in the next
+ * iteration. */
 static void clear_stack_shadow(const struct thread *thread) {
     uintptr_t low = FRAME;
     if (thread->frame > low && thread->frame <= thread->stack_high) clear_shadow(low, thread->frame);
 }
 
-/* Run a function as a parallel region, in as many threads as `requested_size` says (0: the default; from LANES on: one,
- * whose loops are simd loops), and restore the running thread's state. `place`: return address of the construct;
- * `frame`: the frame around it; `is_league`: its threads are the teams of a construct `teams`. */
+/* Run `function(data)` as a parallel region and restore the running thread's state. `requested_size`: number of
+ * threads; 0: the default; LANES or more: one thread whose loops are simd loops. `place`: return address of the
+ * construct; `frame`: its stack frame; `is_league`: the threads are the teams of a `teams` construct. */
 void run_parallel_region(void (*function)(void *), void *data, unsigned requested_size, uintptr_t place,
                          uintptr_t frame, bool is_league) {
     struct thread saved = *me;
@@ -366,7 +371,7 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
     else clear_stack_shadow(me), set_current_strand(me->current);
 }
 
-/* GCC's call for `#pragma omp parallel`: `fn(data)` is its body. */
+/* Called by GCC's code for `#pragma omp parallel`: run `fn(data)` in a team. */
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned thread_count, unsigned flags) {
     (void)flags;
     run_parallel_region(fn, data, thread_count, BEGINNING(fn), FRAME, false);
@@ -378,7 +383,7 @@ bool GOMP_barrier_cancel(void) {
     return me->team && me->team->cancelled;
 }
 
-/* Set up the runtime before the program's own constructors run. */
+/* Initialise the checker's runtime before the program's own constructors run. */
 __attribute__((constructor(101))) static void start_runtime(void) {
     extern char __executable_start, etext;
     now.start = (uintptr_t)&__executable_start;

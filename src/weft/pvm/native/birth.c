@@ -33,7 +33,9 @@ void *weft_pvm_find_real_function(const char *name) {
 }
 
 /* What calls.h asks of a system that has nothing to say to it. */
-void weft_do_rare_work_before_call(struct weft_thread *thread, struct weft_event *event) { (void)thread, (void)event; }
+void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft_event *event) {
+    (void)thread, (void)event;
+}
 void weft_look_up_buffers_at_next_call(struct weft_thread *thread) { (void)thread; }
 void weft_note_buffer_for_lookup(const void *buffer) { (void)buffer; }
 void weft_record_caller_frames(const struct weft_site_cached *site) { (void)site; }
@@ -111,8 +113,8 @@ bool weft_pvm_begin_recording(void) {
         weft_look_for_python();
         define_pvm_library();
         weft_the_record->header->state = WEFT_STATE_RUNNING;
-        if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
-        weft_remove_own_variables();
+        if (weft_replay_path[0]) weft_follow_begin_replay(weft_replay_path, weft_pvm_rank);
+        weft_remove_recorder_variables();
         unsetenv("WEFT_INTERNAL_PVM_RANK");
         weft_begin_watching_exit();
         if (!weft_agent_path[0] && !weft_pvm_serves) weft_begin_signal_handling();
@@ -128,7 +130,7 @@ done:
 
 /* End the record after pvm_exit; the next call of PVM takes it up again. */
 void weft_pvm_end_recording(void) {
-    weft_pvm_state(WEFT_TASK_LEFT);
+    weft_pvm_set_state(WEFT_TASK_LEFT);
     weft_follow_left();
     weft_the_record->header->state = WEFT_STATE_FINALIZED;
     weft_over = 1;
@@ -137,13 +139,13 @@ void weft_pvm_end_recording(void) {
     weft_pvm_begun = 0; /* the next call begins anew */
 }
 
-__attribute__((constructor)) static void on_load(void) { weft_read_own_variables(); }
+__attribute__((constructor)) static void on_load(void) { weft_read_recorder_variables(); }
 
 /* When the library is unloaded: mark the task as gone and close its record. Not in a forked child. */
 __attribute__((destructor)) static void close_record_at_unload(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
     weft_recording = weft_over = 0;
-    weft_pvm_state(WEFT_TASK_LEFT);
+    weft_pvm_set_state(WEFT_TASK_LEFT);
     weft_follow_left();
     uint32_t state = weft_the_record->header->state;
     weft_record_close(weft_the_record, state == WEFT_STATE_RUNNING ? WEFT_STATE_EXITED : (int)state);

@@ -31,13 +31,14 @@ static inline void call_begins(void) { weft_pvm_me->calls++; }
 static inline void call_ends(void) { weft_pvm_me->calls++; }
 
 /* Begin a call of the program, or one that a group function makes to pass messages: return which thread records it, at
- * level trace or at level outcomes; neither for PVM's calls of its own. */
+ * level trace or at level outcomes (only what another run could decide differently); neither for PVM's calls of its
+ * own. */
 static inline struct entered enter_call(void *site) {
     if (UNLIKELY(weft_pvm_group) && weft_depth == 1 && weft_recording) {
         weft_depth = 2;
         return (struct entered){.thread = weft_self, .inner = true};
     }
-    if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return (struct entered){.logs = weft_log_enter()};
+    if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return (struct entered){.logs = weft_log_enter_call()};
     return (struct entered){.thread = weft_pvm_enter(site)};
 }
 #define ENTERED struct entered in __attribute__((cleanup(leave_call))) = enter_call(SITE)
@@ -52,11 +53,11 @@ static inline uint16_t function_id(uint16_t own, int of_group) {
 enum { PVM_DATA_DEFAULT = 0 };
 
 /* Set an event's size, type and buffer from a message buffer of PVM. */
-static void describe_send_buffer(struct weft_event *event, int buffer) {
+static void describe_send_buffer(struct weft_event *event, int pvm_buffer) {
     int bytes = 0, tag, from;
-    if (buffer > 0 && !real_pvm_bufinfo(buffer, &bytes, &tag, &from)) event->count = bytes;
+    if (pvm_buffer > 0 && !real_pvm_bufinfo(pvm_buffer, &bytes, &tag, &from)) event->count = bytes;
     event->datatype = WEFT_PVM_PACKED;
-    event->object = weft_pvm_buffer(buffer);
+    event->object = weft_pvm_find_buffer_id(pvm_buffer);
 }
 
 /* ---- sending ---- */
@@ -68,8 +69,8 @@ static struct weft_event *begin_send(struct weft_thread *thread, uint16_t id, vo
                                      follower *follow) {
     struct weft_event *event = weft_begin_event(thread, id, site);
     if (!event) return NULL;
-    event->comm = weft_pvm_context();
-    event->peer = weft_pvm_rank_of(tid);
+    event->comm = weft_pvm_find_context_id();
+    event->peer = weft_pvm_find_rank(tid);
     event->tag = tag;
     if (buffer >= 0) describe_send_buffer(event, buffer);
     if (UNLIKELY(weft_replaying)) follow(thread, event);
@@ -87,7 +88,7 @@ static void end_send(struct weft_event *event, int code) {
 WEFT_PVM_PUBLIC int pvm_send(int tid, int msgtag) {
     ENTERED;
     struct weft_event *event = in.thread ? begin_send(in.thread, function_id(F_pvm_send, WEFT_GROUP_SENDS), AT, tid,
-                                                      msgtag, real_pvm_getsbuf(), weft_follow_call)
+                                                      msgtag, real_pvm_getsbuf(), weft_follow_check_call)
                                          : NULL;
     if (in.thread || in.logs) call_begins();
     int code = real_pvm_send(tid, msgtag);
@@ -106,7 +107,7 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     for (int i = 0; in.thread && events && tids && i < ntask; i++) {
         if (tids[i] == me) continue; /* PVM sends it to all but the caller */
         events[n] = begin_send(in.thread, function_id(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer,
-                               n ? weft_follow_next_destination : weft_follow_call);
+                               n ? weft_follow_check_next_destination : weft_follow_check_call);
         if (!events[n]) break;
         n++;
     }
@@ -123,13 +124,13 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
     ENTERED;
     struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_psend, AT) : NULL;
     if (event) {
-        event->comm = weft_pvm_context();
-        event->peer = weft_pvm_rank_of(tid);
+        event->comm = weft_pvm_find_context_id();
+        event->peer = weft_pvm_find_rank(tid);
         event->tag = msgtag;
         event->buffer = (uint64_t)(uintptr_t)buf;
         event->count = len;
         event->datatype = WEFT_PVM_TYPE(datatype);
-        if (UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
+        if (UNLIKELY(weft_replaying)) weft_follow_check_call(in.thread, event);
         weft_publish_event(in.thread, event);
     }
     if (in.thread || in.logs) call_begins();
@@ -140,15 +141,15 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
 }
 
 /* ---- receiving ---- */
-static uint64_t request_key(const struct asked *a, uint32_t comm) {
-    return weft_mix_bits((uint64_t)(uint32_t)a->tid, 0) ^ weft_mix_bits((uint64_t)(uint32_t)a->tag, 1) ^
+static uint64_t request_key(const struct asked *request, uint32_t comm) {
+    return weft_mix_bits((uint64_t)(uint32_t)request->tid, 0) ^ weft_mix_bits((uint64_t)(uint32_t)request->tag, 1) ^
            weft_mix_bits(comm, 2);
 }
 
 /* Set an event's sender, tag and wildcards as a receive asks for them. */
 static void describe_receive(struct weft_event *event, const struct asked *request, uint32_t comm) {
     event->comm = comm;
-    event->peer = request->tid == -1 ? WEFT_RANK_ANY_SOURCE : weft_pvm_rank_of(request->tid);
+    event->peer = request->tid == -1 ? WEFT_RANK_ANY_SOURCE : weft_pvm_find_rank(request->tid);
     event->tag = request->tag == -1 ? WEFT_TAG_ANY : request->tag;
     if (request->tid == -1) event->flags |= WEFT_FLAG_ANY_SOURCE;
     if (request->tag == -1) event->flags |= WEFT_FLAG_ANY_TAG;
@@ -168,7 +169,7 @@ int32_t weft_pvm_find_rank_in_notice(int buffer) {
         real_pvm_setrbuf(receives > 0 ? receives : 0);
     }
     real_pvm_freebuf(copy);
-    return about ? weft_pvm_rank_of(about) : WEFT_PVM_STRANGER;
+    return about ? weft_pvm_find_rank(about) : WEFT_PVM_STRANGER;
 }
 
 /* Set an event's sender, tag, size and buffer from the message that the receive took or saw. A notice of the daemon
@@ -180,8 +181,8 @@ static void describe_received_message(struct weft_event *event, const struct ask
     event->result = (uint32_t)bytes;
     event->datatype = WEFT_PVM_PACKED;
     event->count = bytes;
-    event->object = request->looks ? weft_pvm_buffer(buffer) : weft_pvm_new_buffer(buffer);
-    int32_t source = weft_pvm_rank_of(from);
+    event->object = request->looks ? weft_pvm_find_buffer_id(buffer) : weft_pvm_number_new_buffer(buffer);
+    int32_t source = weft_pvm_find_rank(from);
     if (UNLIKELY(source == WEFT_PVM_DAEMON)) {
         event->function = request->notice;
         event->peer = weft_pvm_find_rank_in_notice(buffer);
@@ -196,14 +197,15 @@ static void describe_received_message(struct weft_event *event, const struct ask
 /* ---- what a replay makes of a call ---- */
 /* Poll until a message of this task and tag is there, without taking it, and return its buffer (negative: PVM's
  * error). */
-static int wait_for_message(int tid, int tag) {
+static int wait_until_message_is_there(int tid, int tag) {
     int buffer = real_pvm_probe(tid, tag);
     for (; !buffer; buffer = real_pvm_probe(tid, tag)) weft_follow_nap();
     return buffer;
 }
 
-/* The notice that is about this rank. Others that come before it are kept until they are asked for. */
-static int receive_notice_about(const struct asked *a, int32_t about) {
+/* Receive the daemon's notice about this rank and return its buffer. Other notices that come before it are kept until
+ * they are asked for. */
+static int receive_notice_about(const struct asked *request, int32_t about_rank) {
     enum { KEPT = 256 };
     static int kept[KEPT];
     static int n;
@@ -211,7 +213,7 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
     for (int i = 0; i < n; i++) {
         int bytes, tag, from;
         real_pvm_bufinfo(kept[i], &bytes, &tag, &from);
-        if ((a->tag == -1 || tag == a->tag) && weft_pvm_find_rank_in_notice(kept[i]) == about) {
+        if ((request->tag == -1 || tag == request->tag) && weft_pvm_find_rank_in_notice(kept[i]) == about_rank) {
             int found = kept[i];
             kept[i] = kept[--n];
             real_pvm_setrbuf(found);
@@ -219,8 +221,8 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
         }
     }
     for (;;) {
-        int buffer = real_pvm_nrecv(WEFT_PVM_DAEMON_TID, a->tag);
-        if (buffer < 0 || (buffer > 0 && weft_pvm_find_rank_in_notice(buffer) == about)) return buffer;
+        int buffer = real_pvm_nrecv(WEFT_PVM_DAEMON_TID, request->tag);
+        if (buffer < 0 || (buffer > 0 && weft_pvm_find_rank_in_notice(buffer) == about_rank)) return buffer;
         if (!buffer) {
             weft_follow_nap();
             continue;
@@ -230,13 +232,14 @@ static int receive_notice_about(const struct asked *a, int32_t about) {
     }
 }
 
-/* Receive what the replay's plan says: nothing (0), a notice of the daemon, or a message of the recorded sender. Return
- * its buffer. */
+/* Receive what the replay's plan (the recorded outcomes in order) says: nothing (0), a notice of the daemon, or a
+ * message of the recorded sender. Return its buffer. */
 static int receive_as_planned(const struct asked *request, enum weft_follow outcome,
                               const struct weft_followed *planned) {
     if (outcome == WEFT_FOLLOW_NOTHING) return 0;
     if (outcome == WEFT_FOLLOW_NOTICE) return receive_notice_about(request, planned->about);
-    return request->looks ? wait_for_message(planned->tid, request->tag) : real_pvm_recv(planned->tid, request->tag);
+    return request->looks ? wait_until_message_is_there(planned->tid, request->tag)
+                          : real_pvm_recv(planned->tid, request->tag);
 }
 
 typedef int (*plain)(const struct asked *a, void *more);
@@ -245,8 +248,8 @@ typedef int (*plain)(const struct asked *a, void *more);
  * then describe the message. Polls that found nothing are folded into one event. Return what PVM returns. */
 static int record_receive(struct weft_thread *thread, const struct asked *request, void *site, plain receive,
                           void *timeout) {
-    if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
-    uint32_t comm = weft_pvm_context();
+    if (UNLIKELY(weft_pvm_serves)) weft_pvm_set_state(WEFT_TASK_SERVING);
+    uint32_t comm = weft_pvm_find_context_id();
     uint64_t key = request_key(request, comm);
     struct weft_event folding, *event = request->polls ? weft_begin_poll(thread, request->own, site, key, &folding)
                                                        : weft_begin_event(thread, request->own, site);
@@ -256,8 +259,8 @@ static int record_receive(struct weft_thread *thread, const struct asked *reques
     enum weft_follow follow = WEFT_FOLLOW_FREE;
     struct weft_followed what = {.tid = request->tid};
     if (UNLIKELY(weft_replaying))
-        follow =
-            weft_follow_receive(thread, event, request->hit, request->notice, request->polls, request->looks, &what);
+        follow = weft_follow_decide_receive(thread, event, request->hit, request->notice, request->polls,
+                                            request->looks, &what);
     uint64_t begun = weft_ticks(weft_clock_kind);
     if (!folded) weft_publish_event(thread, event);
     call_begins();
@@ -276,10 +279,10 @@ static int record_receive(struct weft_thread *thread, const struct asked *reques
     return buffer;
 }
 
-/* Receive or poll at level outcomes: note only whose message was taken and how many polls failed. Return what PVM
- * returns. */
+/* Receive or poll at level outcomes (only what another run could decide differently): note only whose message was taken
+ * and how many polls failed. Return what PVM returns. */
 static int log_receive(struct weft_thread *thread, const struct asked *request, plain receive, void *timeout) {
-    if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
+    if (UNLIKELY(weft_pvm_serves)) weft_pvm_set_state(WEFT_TASK_SERVING);
     call_begins();
     int buffer = receive(request, timeout), from = request->tid, bytes, tag;
     if (request->polls && !buffer) thread->outcome_state.polls++;
@@ -299,10 +302,18 @@ static int record_or_log_receive(const struct entered *entered_call, const struc
     return entered_call->logs ? log_receive(entered_call->logs, request, receive, timeout) : receive(request, timeout);
 }
 
-static int plain_recv(const struct asked *a, void *more) { return (void)more, real_pvm_recv(a->tid, a->tag); }
-static int plain_nrecv(const struct asked *a, void *more) { return (void)more, real_pvm_nrecv(a->tid, a->tag); }
-static int plain_probe(const struct asked *a, void *more) { return (void)more, real_pvm_probe(a->tid, a->tag); }
-static int plain_trecv(const struct asked *a, void *more) { return real_pvm_trecv(a->tid, a->tag, more); }
+static int plain_recv(const struct asked *request, void *more) {
+    return (void)more, real_pvm_recv(request->tid, request->tag);
+}
+static int plain_nrecv(const struct asked *request, void *more) {
+    return (void)more, real_pvm_nrecv(request->tid, request->tag);
+}
+static int plain_probe(const struct asked *request, void *more) {
+    return (void)more, real_pvm_probe(request->tid, request->tag);
+}
+static int plain_trecv(const struct asked *request, void *more) {
+    return real_pvm_trecv(request->tid, request->tag, more);
+}
 
 /* Record pvm_recv, or that a group function waits for a message. */
 WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
@@ -318,13 +329,19 @@ WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
 }
 
 /* Return the request of a poll, with the ids that its event gets when it finds nothing, a message, or a notice of the
- * daemon. `looks`: it leaves the message there. */
-static struct asked describe_poll(uint16_t own, int tid, int tag, bool looks) {
-    uint16_t base = weft_pvm_group ? weft_pvm_group : own;
+ * daemon. `is_probe`: it leaves the message there. */
+static struct asked describe_poll(uint16_t function_id_of_poll, int tid, int tag, bool is_probe) {
+    uint16_t base = weft_pvm_group ? weft_pvm_group : function_id_of_poll;
     if (weft_pvm_group)
         return (struct asked){
-            base + WEFT_GROUP_NOTHING, base + WEFT_GROUP_WAITS, base + WEFT_GROUP_NOTICE, tid, tag, true, looks};
-    return (struct asked){own + WEFT_PVM_NOTHING, own, own + WEFT_PVM_NOTICE, tid, tag, true, looks};
+            base + WEFT_GROUP_NOTHING, base + WEFT_GROUP_WAITS, base + WEFT_GROUP_NOTICE, tid, tag, true, is_probe};
+    return (struct asked){function_id_of_poll + WEFT_PVM_NOTHING,
+                          function_id_of_poll,
+                          function_id_of_poll + WEFT_PVM_NOTICE,
+                          tid,
+                          tag,
+                          true,
+                          is_probe};
 }
 
 /* Record pvm_nrecv, a poll that takes the message. */
@@ -366,11 +383,11 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
         call_ends();
         return code;
     }
-    describe_receive(event, &a, weft_pvm_context());
+    describe_receive(event, &a, weft_pvm_find_context_id());
     event->buffer = (uint64_t)(uintptr_t)buf;
     event->count = len;
     event->datatype = WEFT_PVM_TYPE(datatype);
-    if (UNLIKELY(weft_replaying)) weft_follow_receive(in.thread, event, a.hit, a.notice, false, false, &what);
+    if (UNLIKELY(weft_replaying)) weft_follow_decide_receive(in.thread, event, a.hit, a.notice, false, false, &what);
     weft_publish_event(in.thread, event);
     call_begins();
     int code = real_pvm_precv(what.tid, msgtag, buf, len, datatype, &own_tid, &own_tag, &own_length);
@@ -380,7 +397,7 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
     if (rlen) *rlen = own_length;
     if (code >= 0 || own_tid > 0) {
         event->result = (uint32_t)own_length;
-        if (tid == -1) event->peer = weft_pvm_rank_of(own_tid);
+        if (tid == -1) event->peer = weft_pvm_find_rank(own_tid);
         if (msgtag == -1) event->tag = own_tag;
     }
     weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
@@ -459,7 +476,7 @@ WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, in
         weft_write_signed(&text, flag);
         weft_write_string(&text, where);
         weft_end_tail(thread, &text);
-        if (UNLIKELY(weft_replaying)) weft_follow_call(thread, event);
+        if (UNLIKELY(weft_replaying)) weft_follow_check_call(thread, event);
         weft_publish_event(thread, event);
     }
     size_t room = ntask > 0 ? (size_t)ntask : 1;
@@ -491,7 +508,7 @@ WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, in
 WEFT_PVM_PUBLIC int pvm_exit(void) {
     ENTERED;
     struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_exit, SITE) : NULL;
-    if (event && UNLIKELY(weft_replaying)) weft_follow_call(in.thread, event);
+    if (event && UNLIKELY(weft_replaying)) weft_follow_check_call(in.thread, event);
     if (event) weft_publish_event(in.thread, event);
     if (in.logs) weft_log_over(in.logs);
     int code = real_pvm_exit();
@@ -506,15 +523,15 @@ WEFT_PVM_PUBLIC int pvm_kill(int tid) {
     struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_kill, SITE) : NULL;
     if (event) {
         event->comm = WEFT_ID_WORLD;
-        event->peer = weft_pvm_rank_of(tid);
+        event->peer = weft_pvm_find_rank(tid);
         if (UNLIKELY(weft_replaying)) {
-            weft_follow_call(in.thread, event);
-            weft_follow_kill(event->peer);
+            weft_follow_check_call(in.thread, event);
+            weft_follow_wait_before_kill(event->peer);
         }
         weft_publish_event(in.thread, event);
     }
     int code = real_pvm_kill(tid);
-    if ((event || in.logs) && !code) weft_pvm_killed(weft_pvm_rank_of(tid));
+    if ((event || in.logs) && !code) weft_pvm_mark_killed(weft_pvm_find_rank(tid));
     if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     return code;
 }
@@ -529,7 +546,7 @@ WEFT_PVM_PUBLIC int pvm_kill(int tid) {
         if (event) weft_publish_event(in.thread, event);                                                               \
         int buffer = real_##name(encoding);                                                                            \
         if (in.thread) {                                                                                               \
-            uint32_t id = weft_pvm_new_buffer(buffer);                                                                 \
+            uint32_t id = weft_pvm_number_new_buffer(buffer);                                                          \
             if (event) event->object = id;                                                                             \
         }                                                                                                              \
         if (event) weft_close_event(event, weft_ticks(weft_clock_kind), buffer < 0 ? buffer : 0);                      \
@@ -543,7 +560,7 @@ MAKES_BUFFER(pvm_mkbuf)
         ENTERED;                                                                                                       \
         struct weft_event *event =                                                                                     \
             in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
-        if (event) event->object = weft_pvm_buffer(buffer);                                                            \
+        if (event) event->object = weft_pvm_find_buffer_id(buffer);                                                    \
         if (event) weft_publish_event(in.thread, event);                                                               \
         int code = real_##name(buffer);                                                                                \
         if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                          \
@@ -562,7 +579,8 @@ USES_BUFFER(pvm_pkmesgbody)
         struct weft_event *event =                                                                                     \
             in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
         if (event) {                                                                                                   \
-            event->object = weft_pvm_buffer(F_##name == F_pvm_packf ? real_pvm_getsbuf() : real_pvm_getrbuf());        \
+            event->object =                                                                                            \
+                weft_pvm_find_buffer_id(F_##name == F_pvm_packf ? real_pvm_getsbuf() : real_pvm_getrbuf());            \
             struct weft_text text = weft_begin_tail(in.thread, event, 32 + (format ? strnlen(format, 4096) : 0));      \
             weft_write_string(&text, format);                                                                          \
             weft_end_tail(in.thread, &text);                                                                           \
@@ -575,7 +593,7 @@ USES_BUFFER(pvm_pkmesgbody)
         if (event) {                                                                                                   \
             weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                                 \
             if (F_##name == F_pvm_packf && format && format[0] == '%' && format[1] == '+') /* it begins a message */   \
-                event->object = weft_pvm_new_buffer(real_pvm_getsbuf());                                               \
+                event->object = weft_pvm_number_new_buffer(real_pvm_getsbuf());                                        \
         }                                                                                                              \
         return code;                                                                                                   \
     }

@@ -38,7 +38,8 @@ static void read_recorded_tasks(void);
 void weft_follow_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL); }
 
 /* ---- taking the plan up ---- */
-/* Return the address of `count` items at an offset of the plan; NULL if they do not lie within it. */
+/* Return the address of `count` items at an offset of the plan (the recorded outcomes in order); NULL if they do not
+ * lie within it. */
 static const void *find_plan_section(const uint8_t *plan_bytes, uint64_t plan_bytes_size, uint64_t offset,
                                      uint64_t count, uint64_t item_size) {
     if (offset % 8 || offset > plan_bytes_size || count > (plan_bytes_size - offset) / item_size) return NULL;
@@ -60,9 +61,9 @@ static void *map_replay_file(const char *name, int rank, int protection, uint64_
     return found;
 }
 
-/* Begin to replay a rank: map its control page and plan. Return false if there is no replay; a plan that does not fit
- * is refused in the control page. */
-bool weft_follow_start(const char *folder, int rank) {
+/* Begin to replay a rank: map its control page and plan (the recorded outcomes in order). Return false if there is no
+ * replay; a plan that does not fit is refused in the control page. */
+bool weft_follow_begin_replay(const char *folder, int rank) {
     uint64_t size = 0;
     snprintf(replay_folder, sizeof replay_folder, "%s", folder);
     struct weft_control *page = map_replay_file("control", rank, PROT_READ | PROT_WRITE, &size);
@@ -98,7 +99,7 @@ bool weft_follow_start(const char *folder, int rank) {
 }
 
 /* Return the rank that this task's `ordinal`-th spawned task (from 0) has in the record; -1: it has none. */
-int32_t weft_follow_child(uint32_t ordinal) {
+int32_t weft_follow_find_child_rank(uint32_t ordinal) {
     const int32_t *ranks =
         header ? find_plan_section(plan, plan_size, header->worlds, header->world_count, sizeof *ranks) : NULL;
     return ranks && ordinal < header->world_count ? ranks[ordinal] : -1;
@@ -132,7 +133,7 @@ static void exit_if_replay_ended(void) {
 }
 
 /* Wait while the replay is to stop here, until the debugger moves this thread's goal. */
-static void park_at_goal(void) {
+static void wait_at_replay_stop(void) {
     mine->parked = 1;
     while (at >= mine->goal) {
         exit_if_replay_ended();
@@ -141,7 +142,7 @@ static void park_at_goal(void) {
     mine->parked = 0;
 }
 
-/* Go to the next entry of the plan and publish the position for the debugger. */
+/* Go to the next entry of the plan (the recorded outcomes in order) and publish the position for the debugger. */
 static void advance_plan(void) {
     at++;
     polls = 0;
@@ -149,8 +150,8 @@ static void advance_plan(void) {
     __atomic_store_n(&mine->at, at, __ATOMIC_RELEASE);
 }
 
-/* Report that this call does not fit the plan, and wait until the replay ends. Its event becomes the last one of the
- * record. */
+/* Report that this call does not fit the plan (the recorded outcomes in order), and wait until the replay ends. Its
+ * event becomes the last one of the record. */
 static _Noreturn void stop_as_diverged(struct weft_thread *thread, struct weft_event *event, int reason, int field,
                                        int64_t expected, int64_t got) {
     if (event) { /* the call that does not fit is the last one of this record */
@@ -188,7 +189,7 @@ static const struct weft_plan_entry *await_next_entry(struct weft_thread *thread
                                                       bool is_poll) {
     const bool stops_elsewhere = under_way || (at >= entry_count && was_killed_in_record());
     if (at >= mine->goal && !stops_elsewhere && !(is_poll && at == mine->goal && polls < mine->goal_polls))
-        park_at_goal();
+        wait_at_replay_stop();
     if (at < entry_count) return &entries[at];
     if (is_poll && !(header->flags & WEFT_PLAN_OPEN))
         return NULL; /* the last ones found nothing, and are not counted */
@@ -199,8 +200,9 @@ static const struct weft_plan_entry *await_next_entry(struct weft_thread *thread
     return NULL;
 }
 
-/* Compare a call's arguments with its entry of the plan; diverge if they differ. */
-static void check_arguments(struct weft_thread *thread, struct weft_event *event, const struct weft_plan_entry *entry) {
+/* Compare a call's arguments with its entry of the plan (the recorded outcomes in order); diverge if they differ. */
+static void check_call_arguments(struct weft_thread *thread, struct weft_event *event,
+                                 const struct weft_plan_entry *entry) {
     uint8_t kind = entry->function < header->functions ? kinds[entry->function] : 0;
 #define HOLD(bit, wanted, given)                                                                                       \
     if (kind & bit && (wanted) != (given))                                                                             \
@@ -215,7 +217,7 @@ static void check_arguments(struct weft_thread *thread, struct weft_event *event
 }
 
 /* Wait for the kill where the recorded run killed this task, so that it does no more than it did. */
-static void stop_where_killed(void) {
+static void wait_where_killed(void) {
     while (was_killed_in_record() && weft_pvm_me->calls >= recorded_task(weft_pvm_rank)->calls) {
         mine->parked = 1;
         exit_if_replay_ended();
@@ -223,23 +225,24 @@ static void stop_where_killed(void) {
     }
 }
 
-/* Check a call that decides nothing by itself against the plan and go on; diverge if it does not fit. */
-void weft_follow_call(struct weft_thread *thread, struct weft_event *event) {
-    if (!under_way) stop_where_killed();
+/* Check a call that decides nothing by itself against the plan (the recorded outcomes in order) and go on; diverge if
+ * it does not fit. */
+void weft_follow_check_call(struct weft_thread *thread, struct weft_event *event) {
+    if (!under_way) wait_where_killed();
     if (!(header->flags & WEFT_PLAN_CHECKED)) return;
     if (event->function >= header->functions || !(kinds[event->function] & WEFT_CHECK_CALL)) return;
     const struct weft_plan_entry *e = await_next_entry(thread, event, false);
     if (!e) return;
     if (e->function != canonical_function(event->function))
         stop_as_diverged(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
-    check_arguments(thread, event, e);
+    check_call_arguments(thread, event, e);
     advance_plan();
 }
 
 /* Check one more destination of a call that has begun; the replay does not stop between them. */
-void weft_follow_next_destination(struct weft_thread *thread, struct weft_event *event) {
+void weft_follow_check_next_destination(struct weft_thread *thread, struct weft_event *event) {
     under_way = true;
-    weft_follow_call(thread, event);
+    weft_follow_check_call(thread, event);
     under_way = false;
 }
 
@@ -252,24 +255,24 @@ static bool matches_request(const struct weft_plan_entry *entry, const struct we
 }
 
 /* Return the task whose message a receive is to take: the recorded one for a receive of any task, else as asked. */
-static int find_planned_source(const struct weft_event *event, const struct weft_plan_entry *entry, bool looks,
+static int find_planned_source(const struct weft_event *event, const struct weft_plan_entry *entry, bool is_probe,
                                int asked_tid) {
     int32_t source = entry->peer;
     if (!(event->flags & WEFT_FLAG_ANY_SOURCE)) return asked_tid;
-    if (!looks) source = post_at < post_count ? posts[post_at++] : WEFT_POSTED_FREE;
-    return source >= 0 ? weft_pvm_tid_of(source) : asked_tid;
+    if (!is_probe) source = post_at < post_count ? posts[post_at++] : WEFT_POSTED_FREE;
+    return source >= 0 ? weft_pvm_await_tid(source) : asked_tid;
 }
 
 /* ---- from a record of level outcomes ---- */
-/* Turn a recorded source (level outcomes) into what the receive is to find: a message of a task, a notice, or free
- * choice. */
-static enum weft_follow decide_by_source(int32_t source, struct weft_followed *found) {
+/* Turn a sender that was recorded at level outcomes into what the receive is to find: a message of a task, a notice, or
+ * free choice. */
+static enum weft_follow decide_by_recorded_sender(int32_t source, struct weft_followed *found) {
     if (source < 0 || source >= WEFT_LOG_STRANGER) return WEFT_FOLLOW_FREE;
     if (source >= WEFT_LOG_NOTICE) {
         found->about = source == WEFT_LOG_NOTICE ? WEFT_PVM_STRANGER : source - WEFT_LOG_NOTICE - 1;
         return WEFT_FOLLOW_NOTICE;
     }
-    found->tid = weft_pvm_tid_of(source);
+    found->tid = weft_pvm_await_tid(source);
     return WEFT_FOLLOW_MESSAGE;
 }
 
@@ -282,27 +285,29 @@ static enum weft_follow decide_nothing(struct weft_followed *found, uint32_t rec
     return WEFT_FOLLOW_NOTHING;
 }
 
-/* Decide what a receive is to find, from a record of level outcomes. */
-static enum weft_follow decide_by_outcomes(const struct weft_event *event, bool is_poll, struct weft_followed *found) {
+/* Decide what a receive is to find, from a record of level outcomes (only what another run could decide
+ * differently). */
+static enum weft_follow decide_by_recorded_outcomes(const struct weft_event *event, bool is_poll,
+                                                    struct weft_followed *found) {
     const bool asks = event->flags & WEFT_FLAG_ANY_SOURCE || event->peer == WEFT_PVM_DAEMON;
     const bool open = header->flags & WEFT_PLAN_OPEN && !was_killed_in_record();
     if (!is_poll) {
         if (!asks || post_at >= post_count) return WEFT_FOLLOW_FREE;
-        return decide_by_source(posts[post_at++], found);
+        return decide_by_recorded_sender(posts[post_at++], found);
     }
     if (at >= entry_count) return open ? WEFT_FOLLOW_FREE : WEFT_FOLLOW_NOTHING;
     const struct weft_plan_entry *e = &entries[at];
     if (polls < e->polls || (e->outcome == WEFT_OUTCOME_SOURCE) != asks) return decide_nothing(found, e->polls);
     advance_plan();
-    return asks ? decide_by_source(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
+    return asks ? decide_by_recorded_sender(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
 }
 
-/* Decide what a receive or poll is to find, from the plan: nothing, a message (found->tid), a notice (found->about), or
- * free choice. Diverges if the call does not fit. */
-enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
-                                     uint16_t notice, bool is_poll, bool looks, struct weft_followed *found) {
-    stop_where_killed();
-    if (!(header->flags & WEFT_PLAN_CHECKED)) return decide_by_outcomes(event, is_poll, found);
+/* Decide what a receive or poll is to find, from the plan (the recorded outcomes in order): nothing, a message
+ * (found->tid), a notice (found->about), or free choice. Diverges if the call does not fit. */
+enum weft_follow weft_follow_decide_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
+                                            uint16_t notice, bool is_poll, bool is_probe, struct weft_followed *found) {
+    wait_where_killed();
+    if (!(header->flags & WEFT_PLAN_CHECKED)) return decide_by_recorded_outcomes(event, is_poll, found);
     const struct weft_plan_entry *e = await_next_entry(thread, event, is_poll);
     if (!e && is_poll && was_killed_in_record()) return WEFT_FOLLOW_NOTHING;
     if (!e) return is_poll && !(header->flags & WEFT_PLAN_OPEN) ? WEFT_FOLLOW_NOTHING : WEFT_FOLLOW_FREE;
@@ -318,7 +323,7 @@ enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_eve
     }
     bool decided = !(e->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED));
     found->about = e->peer;
-    if (!tells && decided) found->tid = find_planned_source(event, e, looks, found->tid);
+    if (!tells && decided) found->tid = find_planned_source(event, e, is_probe, found->tid);
     advance_plan();
     if (!decided) return WEFT_FOLLOW_FREE;
     return tells ? WEFT_FOLLOW_NOTICE : WEFT_FOLLOW_MESSAGE;
@@ -327,12 +332,12 @@ enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_eve
 /* Wait before a kill until the task has done all that its record says, since only then it may be killed again. If it
  * was killed inside a call, a message may have been on its way: the call may return, or wait. A task that polls may
  * poll less often than it did: after standing still for a time it is not waited for. */
-void weft_follow_kill(int32_t rank) {
+void weft_follow_wait_before_kill(int32_t rank) {
     enum { WAITING = 100, STILL = 10000, LOOKS = 8 };
     const struct weft_task *its = recorded_task(rank);
     uint32_t seen = 0, still = 0;
     for (; its && still < STILL; still++) {
-        uint32_t calls = weft_pvm_calls_of(rank);
+        uint32_t calls = weft_pvm_count_calls(rank);
         if (calls >= its->calls && (!(calls & 1) || still >= WAITING)) break;
         if (calls != seen) still = 0;
         seen = calls;
@@ -340,5 +345,5 @@ void weft_follow_kill(int32_t rank) {
         weft_follow_nap();
     }
     /* What it has sent is still to be read by the daemon, which looks at all tasks before it answers again. */
-    for (int i = 0; its && i < LOOKS; i++) real_pvm_pstat(weft_pvm_tid_of(rank));
+    for (int i = 0; its && i < LOOKS; i++) real_pvm_pstat(weft_pvm_await_tid(rank));
 }

@@ -36,7 +36,7 @@ WEFT_COLD void weft_pvm_end_recording(void);  /* pvm_exit returned */
 WEFT_COLD void *weft_pvm_find_real_function(const char *name);
 extern WEFT_HIDDEN volatile int weft_pvm_begun;
 
-/* The recording thread, NULL for a call that is not the program's. */
+/* Begin a call of the program at level trace: return the thread that records it, NULL for PVM's calls of its own. */
 WEFT_INLINE struct weft_thread *weft_pvm_enter(void *site) {
     if (UNLIKELY(!weft_pvm_begun) && !weft_depth && !weft_pvm_begin_recording()) return NULL;
     if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return NULL;
@@ -52,34 +52,34 @@ struct asked {
 WEFT_HIDDEN int32_t weft_pvm_find_rank_in_notice(int buffer); /* the rank that a notice of the daemon is about */
 
 /* level outcomes (outcomes.c): a call that is not recorded, but whose outcome is */
-WEFT_HIDDEN struct weft_thread *weft_log_enter(void);
+WEFT_HIDDEN struct weft_thread *weft_log_enter_call(void);
 WEFT_HIDDEN void weft_log_received(struct weft_thread *thread, const struct asked *request, int buffer, int from);
 WEFT_HIDDEN void weft_log_over(struct weft_thread *thread);
 
 /* tasks */
-WEFT_HIDDEN int32_t weft_pvm_rank_of(int tid); /* as the record has it */
-WEFT_HIDDEN int weft_pvm_tid_of(int32_t rank); /* of a rank >= 0; waits until it is known, 0: it is not */
+WEFT_HIDDEN int32_t weft_pvm_find_rank(int tid); /* as the record has it */
+WEFT_HIDDEN int weft_pvm_await_tid(int32_t rank); /* of a rank >= 0; waits until it is known, 0: it is not */
 WEFT_COLD bool weft_pvm_open_tasks(void);
 WEFT_COLD int weft_pvm_take_rank(int tid, int parent);
 WEFT_COLD void weft_pvm_give_ranks(int count, const int *tids, int32_t *ranks);
-WEFT_COLD void weft_pvm_state(uint32_t state);
-WEFT_COLD void weft_pvm_killed(int32_t rank);
-WEFT_COLD uint32_t weft_pvm_calls_of(int32_t rank);
+WEFT_COLD void weft_pvm_set_state(uint32_t state);
+WEFT_COLD void weft_pvm_mark_killed(int32_t rank);
+WEFT_COLD uint32_t weft_pvm_count_calls(int32_t rank);
 WEFT_COLD uint32_t weft_pvm_task_count(void);
 extern WEFT_HIDDEN struct weft_task *weft_pvm_me;
 
 /* objects: buffers and contexts have numbers that PVM uses again */
-WEFT_HIDDEN uint32_t weft_pvm_new_buffer(int buffer);
-WEFT_HIDDEN uint32_t weft_pvm_buffer(int buffer);
-WEFT_HIDDEN uint32_t weft_pvm_context(void);
+WEFT_HIDDEN uint32_t weft_pvm_number_new_buffer(int buffer);
+WEFT_HIDDEN uint32_t weft_pvm_find_buffer_id(int buffer);
+WEFT_HIDDEN uint32_t weft_pvm_find_context_id(void);
 
 /* follow.c: replay */
 extern WEFT_HIDDEN volatile int weft_replaying;
-WEFT_COLD bool weft_follow_start(const char *folder, int rank);
+WEFT_COLD bool weft_follow_begin_replay(const char *folder, int rank);
 WEFT_COLD int32_t
-weft_follow_child(uint32_t ordinal); /* rank of this task's how-manieth child, -1: not in the record */
-WEFT_HIDDEN void weft_follow_call(struct weft_thread *thread, struct weft_event *event);
-WEFT_HIDDEN void weft_follow_next_destination(struct weft_thread *thread, struct weft_event *event);
+weft_follow_find_child_rank(uint32_t ordinal); /* rank of this task's how-manieth child, -1: not in the record */
+WEFT_HIDDEN void weft_follow_check_call(struct weft_thread *thread, struct weft_event *event);
+WEFT_HIDDEN void weft_follow_check_next_destination(struct weft_thread *thread, struct weft_event *event);
 enum weft_follow { WEFT_FOLLOW_FREE, WEFT_FOLLOW_NOTHING, WEFT_FOLLOW_MESSAGE, WEFT_FOLLOW_NOTICE };
 struct weft_followed {
     int tid;       /* of MESSAGE: whose it is; of a named receive as it was asked */
@@ -87,9 +87,11 @@ struct weft_followed {
     bool extra;    /* of NOTHING: it was asked more often than in the record */
 };
 /* What a call that takes or looks for a message is to find. `hit` is the id of its having found one. */
-WEFT_HIDDEN enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
-                                                 uint16_t notice, bool polls, bool looks, struct weft_followed *found);
-WEFT_COLD void weft_follow_kill(int32_t rank); /* until the rank has done all that it did before it was killed */
+WEFT_HIDDEN enum weft_follow weft_follow_decide_receive(struct weft_thread *thread, struct weft_event *event,
+                                                        uint16_t hit, uint16_t notice, bool polls, bool is_probe,
+                                                        struct weft_followed *found);
+WEFT_COLD void
+weft_follow_wait_before_kill(int32_t rank); /* until the rank has done all that it did before it was killed */
 WEFT_HIDDEN void weft_follow_nap(void);
 WEFT_COLD void weft_follow_left(void); /* the task has left PVM, or its process is on its way out */
 

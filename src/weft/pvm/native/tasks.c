@@ -42,14 +42,14 @@ static uint32_t known_task_count(void) {
 uint32_t weft_pvm_task_count(void) { return known_task_count(); }
 
 /* Return the rank of the task with this id, the latest one if the id was used again; -1: it is unknown. */
-static int32_t find_task(int tid) {
+static int32_t find_rank_of_task(int tid) {
     for (uint32_t i = known_task_count(); i-- > 0;) /* a tid that was used again is the later one's */
         if (tasks[i].tid == tid) return (int32_t)i;
     return -1;
 }
 
 /* Return the rank of a task by its id, from a small cache; WEFT_PVM_DAEMON or WEFT_PVM_STRANGER if it has none. */
-int32_t weft_pvm_rank_of(int tid) {
+int32_t weft_pvm_find_rank(int tid) {
     static __thread struct {
         int tid;
         int32_t rank;
@@ -57,7 +57,7 @@ int32_t weft_pvm_rank_of(int tid) {
     uint32_t slot = ((uint32_t)tid * 0x9e3779b9u) >> 28;
     if ((uint32_t)tid & DAEMON_BIT || !tid) return WEFT_PVM_DAEMON;
     if (LIKELY(last[slot].tid == tid)) return last[slot].rank;
-    int32_t rank = find_task(tid);
+    int32_t rank = find_rank_of_task(tid);
     if (rank < 0) return WEFT_PVM_STRANGER;
     last[slot].tid = tid;
     last[slot].rank = rank;
@@ -65,7 +65,7 @@ int32_t weft_pvm_rank_of(int tid) {
 }
 
 /* Return the id of a rank's task, after waiting until it is known; 0 for no rank. */
-int weft_pvm_tid_of(int32_t rank) {
+int weft_pvm_await_tid(int32_t rank) {
     if (rank < 0 || rank >= (int32_t)WEFT_TASKS_MOST) return 0;
     while (!tasks[rank].tid) weft_follow_nap(); /* spawned later than it was when the run was recorded */
     return tasks[rank].tid;
@@ -91,11 +91,11 @@ static bool has_exited(int pid) { return pid > 0 && kill(pid, 0) && errno == ESR
 /* Return the rank that the parent gives this task, after waiting for it; -1 if the parent is not of this run, has
  * ended, or gives none in time. */
 static int32_t wait_for_given_rank(int tid, int parent) {
-    int32_t of = parent > 0 ? find_task(parent) : -1;
+    int32_t of = parent > 0 ? find_rank_of_task(parent) : -1;
     for (int waited = 0; waited < CHILD_WAITS; waited++) {
-        int32_t at = find_task(tid);
+        int32_t at = find_rank_of_task(tid);
         if (at >= 0) return at;
-        if (parent > 0 && (of < 0 || has_exited(tasks[of].pid))) return find_task(tid);
+        if (parent > 0 && (of < 0 || has_exited(tasks[of].pid))) return find_rank_of_task(tid);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return -1;
@@ -132,7 +132,7 @@ void weft_pvm_give_ranks(int count, const int *tids, int32_t *ranks) {
         ranks[i] = WEFT_PVM_STRANGER;
         if (tids[i] <= 0 || place < 0) continue;
         uint32_t ordinal = children++;
-        int32_t at = weft_replaying ? weft_follow_child(ordinal) : -1;
+        int32_t at = weft_replaying ? weft_follow_find_child_rank(ordinal) : -1;
         if (at < 0 || at >= (int32_t)WEFT_TASKS_MOST) at = next_place();
         if (at < 0) continue;
         tasks[at].parent = place;
@@ -145,28 +145,28 @@ void weft_pvm_give_ranks(int count, const int *tids, int32_t *ranks) {
     }
 }
 
-void weft_pvm_state(uint32_t state) { weft_pvm_me->state = state; }
+void weft_pvm_set_state(uint32_t state) { weft_pvm_me->state = state; }
 
-void weft_pvm_killed(int32_t rank) {
+void weft_pvm_mark_killed(int32_t rank) {
     if (rank >= 0 && tasks[rank].state == WEFT_TASK_RUNNING) tasks[rank].state = WEFT_TASK_KILLED;
 }
 
-uint32_t weft_pvm_calls_of(int32_t rank) { return tasks[rank].calls; }
+uint32_t weft_pvm_count_calls(int32_t rank) { return tasks[rank].calls; }
 
 /* ---- buffers ---- */
 enum { BUFFERS = 1 << 16 };
 static uint32_t buffers[BUFFERS], last_buffer = WEFT_ID_DYNAMIC - 1;
 
-uint32_t weft_pvm_new_buffer(int buffer) {
+uint32_t weft_pvm_number_new_buffer(int buffer) {
     if (buffer <= 0) return WEFT_ID_NULL;
     return buffers[buffer % BUFFERS] = ++last_buffer;
 }
 
 /* Return the record's number of a message buffer; a new one if it is unknown. */
-uint32_t weft_pvm_buffer(int buffer) {
+uint32_t weft_pvm_find_buffer_id(int buffer) {
     if (buffer <= 0) return WEFT_ID_NULL;
     uint32_t id = buffers[buffer % BUFFERS];
-    return id ? id : weft_pvm_new_buffer(buffer);
+    return id ? id : weft_pvm_number_new_buffer(buffer);
 }
 
 /* ---- contexts: each is a space of messages of its own, as MPI's communicators are ---- */
@@ -178,7 +178,7 @@ static struct {
 static uint32_t context_count;
 
 /* Define a PVM context in the record as a communicator and return its id. Stops recording if there are too many. */
-static uint32_t define_context(int context) {
+static uint32_t define_context_in_record(int context) {
     if (context_count == CONTEXTS) {
         weft_stop_recording();
         return WEFT_ID_NULL;
@@ -204,10 +204,10 @@ static uint32_t define_context(int context) {
 }
 
 /* Return the record's id of the current context, which is a message space of its own like a communicator. */
-uint32_t weft_pvm_context(void) {
+uint32_t weft_pvm_find_context_id(void) {
     int context = real_pvm_getcontext();
     if (LIKELY(!context)) return WEFT_ID_WORLD;
     for (uint32_t i = 0; i < context_count; i++)
         if (contexts[i].context == context) return contexts[i].id;
-    return define_context(context);
+    return define_context_in_record(context);
 }

@@ -17,13 +17,13 @@ from weft.tasks.backend import Movement, Stop
 from weft.tasks.cilk5 import layout
 from weft.tasks.cilk5.build import Procedures, build_program, split_command
 from weft.tasks.cilk5.layout import Cilk5Row, Cilk5Table
-from weft.tasks.cilk5.variables import CLONE, Cilk5Frame, evaluate_in_procedure, source_name
+from weft.tasks.cilk5.variables import CLONE, Cilk5Frame, evaluate_in_procedure, name_in_source
 from weft.tasks.gdb import Frame, Gdb, Terminal, is_program_frame
 from weft.tasks.layout import format_pedigree
 from weft.tasks.model import SourceLine, TaskRow, Wait
 from weft.tasks.mutexes import add_mutex_waits
 from weft.tasks.openmp import NativeBackend, innermost_line
-from weft.tasks.stacks import frames_of_part
+from weft.tasks.stacks import frames_of_task_on_stack
 
 HOW_FAR = 60
 """Lines of cilk2c's own between the begin of a clone and the first line of the program in it."""
@@ -43,7 +43,9 @@ class Cilk5Gdb(Gdb):
             self.console(f"skip -gfile {files}")
 
     def stack(self, thread: int) -> list[Frame]:
-        """Return all frames of a thread, innermost first; `begins` marks the first frame of a task."""
+        """Return all frames of a thread, innermost first. The additional key `begins` of a frame is True if the frame
+        is the outermost of its task.
+        """
         frames = super().stack(thread)
         for frame in frames:
             function = str(frame.get("func", ""))
@@ -53,14 +55,15 @@ class Cilk5Gdb(Gdb):
                 frame.pop("fullname", None)
         return frames
 
-    def arm(self, points: Sequence[Point]) -> None:
-        """Replace all breakpoints by `points`.
+    def replace_breakpoints(self, points: Sequence[Point]) -> None:
+        """Replace all breakpoints by `points`. A breakpoint at a Cilk procedure stops at the procedure's first line,
+        after the code that cilk2c puts at its begin.
 
         cilk2c adds blocks of its own to the line of a spawn, and gdb has a location in each: only the first one is
-        kept. A breakpoint at a procedure stops at its first line after the head of a clone.
+        kept.
         """
         before = set(self.points)
-        super().arm(points)
+        super().replace_breakpoints(points)
         for number in set(self.points) - before:
             first: dict[str, tuple[int, str]] = {}
             made = self._breakpoint_info(number)
@@ -71,7 +74,7 @@ class Cilk5Gdb(Gdb):
             ):
                 point = self.points.pop(number)
                 self.ask(f"-break-delete {number}")
-                self.points[str(self.insert(point, f"*{inside:#x}")["bkpt"]["number"])] = point
+                self.points[str(self.insert_breakpoint(point, f"*{inside:#x}")["bkpt"]["number"])] = point
                 continue
             for place in made.get("locations", []):
                 at = int(str(place["addr"]), 16), str(place["number"])
@@ -86,8 +89,8 @@ class Cilk5Gdb(Gdb):
         return body[0] if body else {}
 
     def _first_body_address(self, head_frame: Frame) -> int:
-        """Return the first address of a procedure after its head, the lines that cilk2c puts at its begin; 0 if
-        unknown.
+        """Return the address at which a procedure's own code begins, after its head (the lines that cilk2c puts at its
+        begin). 0 if unknown.
         """
         start = int(str(head_frame["addr"]), 16)
         for address, line in self.instruction_lines(start, start + HEAD):
@@ -180,8 +183,11 @@ class Cilk5Backend(NativeBackend):
         deques: dict[int, int],
         stacks: dict[int, list[Frame]],
     ) -> TaskRow:
-        """Return the row of a task from its record. `above`: the task on top of it; `deques`: the worker that has each
-        frame in its deque; `stacks`: the frames of each worker.
+        """Return the row of the table for a task, made from its record in memory.
+
+        `above`: the task on top of it on the worker's stack, None if there is none. `children`: the numbers of its
+        living children. `deques`: the thread whose deque contains a task, by the address of the task's record.
+        `stacks`: the frames of each worker, by the kernel's id of its thread.
         """
         site, wait = self._gdb.return_site, None
         created = self._named(site(row.created))
@@ -203,7 +209,7 @@ class Cilk5Backend(NativeBackend):
         )  # fmt: skip
 
     def _named(self, at: SourceLine | None) -> SourceLine | None:
-        return replace(at, function=source_name(at.function, self._procedures.scopes)) if at is not None else None
+        return replace(at, function=name_in_source(at.function, self._procedures.scopes)) if at is not None else None
 
     def _find_record(self, task: int) -> Any:
         return next((as_dict(row) for row in self._rows() if row.id == task), None)
@@ -223,8 +229,8 @@ class Cilk5Backend(NativeBackend):
         self._gdb.write(int(record["address"]) + layout.TRACED, flags, 4)
 
     def _set_spawn_watch(self, on: bool) -> None:
-        """Set whether Weft's part in the program reports new tasks when they run (`on`). Reports that were requested
-        for single tasks are switched off.
+        """Let Weft's part in the program report each new task when it runs (`on`), or no longer. Reports that were
+        requested for single tasks are switched off.
         """
         base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         self._gdb.write(base + layout.WATCH, layout.RUNS if on else 0, 4)
@@ -233,7 +239,9 @@ class Cilk5Backend(NativeBackend):
                 self._set_trace_flags(as_dict(row), 0)
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on, and return where it stopped."""
+        """Let the program run until a task has made a movement, such as a step, and return the stop there. `child`:
+        follow the next task that it spawns.
+        """
         record = self._find_record(task) if task is not None and self._gdb.exited is None else None
         self._followed, self._over, self._taking = int(record["address"]) if record else 0, 0, 0
         self._apart = False
@@ -241,13 +249,13 @@ class Cilk5Backend(NativeBackend):
         # while it is, the table may no longer have its line.
         line = self._suspended = self._line(int(record["id"])) if record and movement != "continue" else 0
         stop = super().advance(movement, task, child=child)
-        if record and line and movement in ("next", "step") and self._stopped_at_left_line(stop, record, line):
+        if record and line and movement in ("next", "step") and self._has_stopped_at_left_line(stop, record, line):
             return self.advance(movement, task, child=child)
         return stop
 
-    def _stopped_at_left_line(self, stop: Stop, record: Any, left_line: int) -> bool:
-        """Return whether a step stopped at the line that the task was to leave: another worker took the task, and its
-        clone of the procedure begins there.
+    def _has_stopped_at_left_line(self, stop: Stop, record: Any, left_line: int) -> bool:
+        """Return whether a step has only come to the same task's old line, `left_line`, on another worker. That worker
+        took the task, and its clone of the procedure begins at this line.
         """
         here = self._find_record(int(record["id"])) if stop.why == "line" and stop.task == record["id"] else None
         return (
@@ -263,7 +271,7 @@ class Cilk5Backend(NativeBackend):
         return at.line if at is not None else 0
 
     def _resume_followed_task(self, movement: Movement) -> Stop:
-        """Continue with the followed task, wherever it is, after something else has stopped the program; return the
+        """Let the followed task continue, wherever it is, after a stop that does not concern it. Return the
         next stop.
         """
         record = self._record_at(self._followed) if self._followed else None
@@ -276,7 +284,9 @@ class Cilk5Backend(NativeBackend):
         return self._continue_task(movement, self._followed)
 
     def _continue_task(self, movement: Movement, record_address: int) -> Stop:
-        """Let the followed task, given by its record's address, move on from where it is now; return the next stop."""
+        """Let the followed task move on from where it is now, and return the next stop. `record_address`: the address
+        of the task's record.
+        """
         record = self._record_at(record_address)
         if record is None:
             return self._run_and_interpret("-exec-continue", movement, None)
@@ -286,8 +296,8 @@ class Cilk5Backend(NativeBackend):
         return super()._continue_task(movement, record_address)
 
     def _wait_for_task_above(self, movement: Movement, record: Any, thread: int | None) -> Stop:
-        """Let the program run until the followed task can go on, and return the next stop. The task is on the heap
-        (`thread` is None), or waits on a worker's stack for the task above it to end.
+        """Let the program run until the followed task can continue, and return the next stop. The task waits on a
+        worker's stack for the end of the task above it, or, if `thread` is None, on the heap.
         """
         address, self._apart = int(record["address"]), True
         if thread is not None:
@@ -297,7 +307,11 @@ class Cilk5Backend(NativeBackend):
         return self._run_and_interpret("-exec-continue", movement, address)
 
     def _handle_event(self, event: tuple[str, int, int, int], movement: Movement) -> Stop:
-        """Handle an event that Weft's part in the program reports, and return the next stop."""
+        """Handle an event that Weft's part in the program reports, and return the next stop.
+
+        `event`: (name, such as `done`, `joined` or `resume`; address of the task's record; address of another task's
+        record; gdb's number of the thread).
+        """
         name, of, other, thread = event
         if name == "done" and of == self._over:
             return self._return_to_followed_task(movement, other, thread)
@@ -333,12 +347,12 @@ class Cilk5Backend(NativeBackend):
         return self._record_at(record["maker"])
 
     def _return_to_followed_task(self, movement: Movement, record_address: int, thread: int) -> Stop:
-        """Run to the followed task's line after the end of the task above it, unless the task was stolen; return the
-        next stop.
+        """After the task above the followed task has ended, run back to the followed task's line, unless another worker
+        has taken the followed task. Return the next stop.
         """
         self._over = 0
         record, done = self._record_at(record_address), self._gdb.stack(thread)
-        frames = frames_of_part(done, 1)
+        frames = frames_of_task_on_stack(done, 1)
         if movement == "finish":
             return self._run_and_interpret("-exec-continue", movement, record_address)
         if not record or record["worker"] != self._gdb.kernel_thread_id(thread) or not frames:
@@ -349,15 +363,15 @@ class Cilk5Backend(NativeBackend):
         return self._continue_task(movement, record_address)
 
     def _thread_at_next_line(self, movement: Movement, record_address: int) -> int:
-        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. The head of
-        a clone is no such line.
+        """Return gdb's number of the followed task's thread if the task has reached its next line; else 0. A line in
+        the head of a clone does not count.
         """
         thread = super()._thread_at_next_line(movement, record_address)
         return 0 if thread and self._cilk.is_procedure_head(self._gdb.stack(thread)[0]) else thread
 
-    def _interpret_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return what a stop means for the followed task. After a step of a thread that no longer runs the task, let
-        the program run on, and return the next stop.
+    def _handle_gdb_stop(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
+        """Return what a stop that gdb reports means for the followed task. If gdb has stepped a thread that no longer
+        runs this task, let the program run on, and return the next stop instead.
         """
         stepped = stop.get("reason") in ("end-stepping-range", "function-finished")
         if stepped and record_address is not None and self._gdb.exited is None:
@@ -377,16 +391,16 @@ class Cilk5Backend(NativeBackend):
                 return self._continue_task(movement, record_address)
         if stop.get("reason") == "breakpoint-hit" and stop.get("bkptno") in self._gdb.points:
             return self._stop_at_breakpoint(stop, movement, record_address)
-        return super()._interpret_stop(stop, movement, record_address)
+        return super()._handle_gdb_stop(stop, movement, record_address)
 
     def _stop_at_breakpoint(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return the stop at a breakpoint of the user; if that is at a procedure's head, run on to the procedure's
-        first line.
+        """Return the stop at a breakpoint of the user. If the breakpoint is in the head of a procedure, run on to the
+        procedure's first line before.
         """
         thread = int(str(stop.get("thread-id", 0)))
         frame = self._gdb.stack(thread)[0]
         if not frame.get("begins") or not self._cilk.is_procedure_head(frame):
-            return super()._interpret_stop(stop, movement, record_address)
+            return super()._handle_gdb_stop(stop, movement, record_address)
         point = self._gdb.points[str(stop["bkptno"])]
         if (other := self._run_past_head(thread, movement, record_address, set())) is not None:
             return other
@@ -396,14 +410,16 @@ class Cilk5Backend(NativeBackend):
         return self._resume_task(movement, record_address)
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
-        """Return whether a breakpoint is for the task that a thread runs; a thread whose task was stolen has none."""
+        """Return whether a breakpoint is for the task that a thread runs. False if the thread runs no task, as another
+        worker has taken it.
+        """
         return self.task_on_worker(self._gdb.kernel_thread_id(thread)) is not None and super().is_meant_for_thread(
             point, thread
         )
 
     def _run_into_body(self, thread: int, record_address: int, *, new: bool) -> Stop:
-        """Run a worker that is about to begin (`new`) or resume the followed task to the task's next line; return the
-        stop.
+        """Run a worker to the followed task's next line, and return the stop there, or another one that comes first.
+        The worker is about to begin the task (`new`) or to resume it.
         """
         inside = not is_program_frame(
             self._gdb.stack(thread)[0]
@@ -424,10 +440,12 @@ class Cilk5Backend(NativeBackend):
         *,
         expected_address: int = 0,
     ) -> Stop | None:
-        """Run a thread to a line of the program that is neither in the head of a procedure nor in `skipped`. Return
-        None there, or a stop that came first.
+        """Run a thread to a line of the program that is not in the head of a procedure. Return None once it is there,
+        or another stop that comes first.
 
-        `expected_address`: the record of the task that the thread should run; 0 for any.
+        `skipped`: line numbers at which it does not stop, either. `expected_address`: the record of the task that the
+        thread should run, 0 for any. If the thread comes to run another task, the expected task is continued, and its
+        next stop is returned.
         """
         for _ in range(HOW_FAR):
             frame = self._gdb.stack(thread)[0]
@@ -442,7 +460,7 @@ class Cilk5Backend(NativeBackend):
             if happened.get("looked"):
                 continue
             if self._gdb.exited is not None or happened.get("reason") != "end-stepping-range":
-                return self._interpret_stop(happened, movement, record_address)
+                return self._handle_gdb_stop(happened, movement, record_address)
             if expected_address and self._running_record_address(thread) != expected_address:
                 return self._continue_task(movement, expected_address)
         return None
@@ -463,7 +481,9 @@ class Cilk5Backend(NativeBackend):
         return replace(stop, at=self._named(stop.at))
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> Any:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
+        """
         lines, made = super().frames(task, with_libraries=with_libraries)
         if not lines and (row := next((row for row in self.tasks() if row.id == task), None)) and row.at:
             lines = [row.at]
@@ -473,9 +493,9 @@ class Cilk5Backend(NativeBackend):
         """Return the value of an expression in a task's frame; variables have their names in the Cilk source."""
         return self._evaluate_translated(task, expression, level, partial(self._gdb.value, form=gdb_format))
 
-    def _gdb_expression(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
-        """Return gdb's numbers of a task's thread and frame, and the expression with the names that variables have in C
-        there.
+    def _translate_for_gdb(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
+        """Return (gdb's number of a task's thread, gdb's number of the frame, the expression with the names that the
+        variables have in cilk2c's C code there).
         """
         asked: list[tuple[int, int, str]] = []
 
@@ -489,10 +509,11 @@ class Cilk5Backend(NativeBackend):
     def _evaluate_translated(
         self, task: int | None, expression: str, level: int, evaluator: Callable[[str, int, int], str]
     ) -> str:
-        """Return what `evaluator` returns for an expression, after translating the names of variables to those in C in
-        a task's frame.
+        """Return the value of an expression in a task's frame, after replacing the names of variables by those in
+        cilk2c's C code.
 
-        `evaluator`: is called with the expression, and gdb's numbers of the thread and frame.
+        `evaluator`: returns the value as text, from the translated expression and gdb's numbers of the thread and the
+        frame.
         """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         if not frames:
@@ -512,8 +533,9 @@ class Cilk5Backend(NativeBackend):
         return [str(one["name"]) for one in told]
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """Return the names and values of the variables of a task's frame, those in C and those in its procedure's frame
-        on the heap.
+        """Return (name, value) of all variables that a task can see in a frame. They are the variables of the C
+        function, and those that cilk2c keeps in the procedure's frame on the heap. An unreadable variable has the
+        reason as its value.
         """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         names: list[str] = []
@@ -541,8 +563,8 @@ class Cilk5Backend(NativeBackend):
         return "cilk_main" if at and at.function == "main" else at.function if at else ""
 
     def _evaluate_on_heap(self, task: int | None, expression: str, evaluator: Callable[[str, int, int], str]) -> str:
-        """Return the value of an expression for a task on the heap, by the variables in its procedure's frame.
-        DebuggerError if the task has ended.
+        """Return the value of an expression for a task that no worker runs now. Its variables are read from the
+        procedure's frame on the heap. DebuggerError if the task has ended.
         """
         table = self._table()
         row = next((row for row in table.rows if row.id == task), None) if table is not None else None

@@ -86,8 +86,8 @@ def find_cilk() -> CilkInstallation:
 
 
 def split_command(command: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Return the source files at the beginning of a command line, and the program's arguments. UsageError for a missing
-    file.
+    """Return (the source files at the beginning of a command line, the program's arguments after them). UsageError if a
+    file is missing.
     """
     count = next((n for n, word in enumerate(command) if not word.endswith(SOURCES)), len(command))
     sources = [Path(word) for word in command[:count]]
@@ -97,8 +97,8 @@ def split_command(command: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def build_program(sources: Sequence[Path], build_folder: Path) -> tuple[Path, Procedures]:
-    """Compile Cilk-5 sources in a folder, and return the program's path and its procedures. UsageError with the
-    compiler's own words.
+    """Compile Cilk-5 sources, and return (path of the executable in `build_folder`, what is known of the program's
+    procedures). UsageError with the compiler's own words if that fails.
     """
     cilk, known = find_cilk(), Procedures()
     options = shlex.split(os.environ.get("CILKFLAGS", ""))
@@ -129,7 +129,9 @@ def _paths(cilk: CilkInstallation) -> list[str]:
 def _compile_source(
     source: Path, base_path: Path, cilk: CilkInstallation, options: list[str], procedures: Procedures
 ) -> Path:
-    """Compile one source file, add its procedures to `procedures`, and return the path of the object file."""
+    """Compile one source file, and return the path of its object file. Its procedures are added to `procedures`.
+    `base_path`: the path of the files to write, without suffix.
+    """
     plain = [
         option for option in options if not option.startswith("-O")
     ]  # with one, headers hold what cilk2c cannot read
@@ -144,8 +146,8 @@ def _compile_source(
 
 
 def add_task_records(c_code: str, procedures: Procedures) -> str:
-    """Return cilk2c's output with the record of a task in each procedure's frame, and add the procedures to
-    `procedures`.
+    """Return cilk2c's output with Weft's record of a task added to each procedure's frame. The procedures and their
+    variables are added to `procedures`.
 
     The record is in the frame's own type, so that all sizes and offsets that cilk2c asks the C compiler for stay true.
     """

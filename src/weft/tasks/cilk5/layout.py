@@ -75,8 +75,8 @@ class Cilk5Table:
         return sorted((row for row, _, _ in self._seen.values()), key=lambda row: row.id)
 
     def _read_record(self, address: int) -> tuple[Cilk5Row, int, int] | None:
-        """Return the task whose record is at an address, the address of the record below it, and the thread that ran
-        the task last. None for address 0, or if no task has its record there.
+        """Return (the task with a record at this address, the address of the record below it, the thread that ran the
+        task last). None for address 0, or if no task has its record there.
         """
         if not address:
             return None
@@ -89,8 +89,8 @@ class Cilk5Table:
         return self._seen[address]
 
     def _set_worker_stack(self, top_address: int, thread: int) -> None:
-        """Set state and position of the tasks on a worker's stack, down to the first one that another worker runs
-        now.
+        """Set state and position of the tasks on a worker's stack, from the top down to the first task that another
+        worker runs now.
         """
         state: State = "top"
         above, line = 0, list[Cilk5Row]()
@@ -112,11 +112,11 @@ class Cilk5Table:
         return found[0] if found is not None else None
 
     def deques(self) -> dict[int, int]:
-        """Return the worker (its thread's id) from whose deque another worker could take each frame, by the address of
-        the frame's record.
+        """Return the tasks that another worker could take from a deque: address of the task's record -> the kernel's id
+        of the thread whose deque has the task's frame.
 
-        A deque is Cilk's own: its worker's state begins with pointers to its head and its tail; the frame at the tail
-        is the one that runs.
+        Cilk's own deques are read: a worker's state begins with pointers to the head and the tail of its deque. The
+        frame at the tail is left out, as the worker runs it.
         """
         found = {}
         for worker in self.workers:

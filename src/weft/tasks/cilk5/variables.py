@@ -22,8 +22,10 @@ GONE = "not used any more when another worker took the task up: as it was kept b
 Value = Callable[[str], str]
 
 
-def source_name(function: str, procedures: Collection[str]) -> str:
-    """Return a function's name in the source, from cilk2c's name for a copy (clone) of a procedure or of an inlet."""
+def name_in_source(function: str, procedures: Collection[str]) -> str:
+    """Return the name that a function has in the source, given cilk2c's name for a copy (clone) of a procedure or
+    inlet.
+    """
     found = CLONE.match(function)
     name = found[1] if found else function
     if (inlet := find_inlet(function, procedures)) is not None:
@@ -32,8 +34,8 @@ def source_name(function: str, procedures: Collection[str]) -> str:
 
 
 def find_inlet(function: str, procedures: Collection[str]) -> tuple[str, str] | None:
-    """Return (procedure, inlet) for cilk2c's name of a copy of an inlet; None for other functions. `procedures`: their
-    names.
+    """Return (procedure, inlet) if a function in C is cilk2c's copy of an inlet; None for other functions. `function`:
+    its name in C; `procedures`: the names of all procedures.
     """
     if not INLET.search(function):
         return None
@@ -52,10 +54,10 @@ class Cilk5Frame:
 
 
 def evaluate_in_procedure(expression: str, frame: Cilk5Frame, procedures: Procedures, evaluator: Value) -> str:
-    """Return the value of an expression in a frame of a procedure, as `evaluator` returns it for an expression with
-    names in C.
+    """Return the value of an expression with the source's names of variables, in a frame of a Cilk procedure.
 
-    DebuggerError for a variable that is stored nowhere.
+    `evaluator`: returns the value of an expression with cilk2c's names, as text. The text names the variables whose
+    values may be old. DebuggerError for a variable that is stored nowhere.
     """
     function, here, entry = frame.function, frame.here, frame.entry
     inlet = find_inlet(function, procedures.scopes)
@@ -66,12 +68,12 @@ def evaluate_in_procedure(expression: str, frame: Cilk5Frame, procedures: Proced
     gone: list[str] = []
 
     def name_in_c(found: re.Match[str]) -> str:
-        """Return the C expression for a variable of the source, whose name `found` has. That is the name itself, or a
-        member of the inlet's arguments or of the procedure's frame on the heap. DebuggerError if the variable has no
+        """Return the C expression for the variable whose name in the source was found. That is the same name, a member
+        of the inlet's arguments, or a member of the procedure's frame on the heap. DebuggerError if the variable has no
         value any more.
         """
         name = found[0]
-        places = [scope for scope, variable in procedures.scopes[owner] if variable == name]
+        blocks = [scope for scope, variable in procedures.scopes[owner] if variable == name]
         if inlet is not None and name not in here and "_cilk_inletargs" in here:
             try:
                 evaluator(f"_cilk_inletargs->{name}")
@@ -79,7 +81,7 @@ def evaluate_in_procedure(expression: str, frame: Cilk5Frame, procedures: Proced
                 pass
             else:
                 return f"_cilk_inletargs->{name}"
-        if not places:
+        if not blocks:
             return name
         if name in here:
             kept = procedures.kept.get((owner, entry))
@@ -90,15 +92,17 @@ def evaluate_in_procedure(expression: str, frame: Cilk5Frame, procedures: Proced
                     f"{name} was not kept when another worker took the task up: the rest of it does not use it"
                 )
             gone.append(name)
-        return f"_cilk_frame->scope{_single_block(name, places)}.{name}"
+        return f"_cilk_frame->scope{_single_block(name, blocks)}.{name}"
 
     told = evaluator(NAME.sub(name_in_c, expression))
     return f"{told} ({', '.join(gone)}: {GONE})" if gone else told
 
 
-def _single_block(name: str, places: list[int]) -> int:
-    """Return the number of the only block that has a variable. DebuggerError if several have one of that name."""
-    if len(places) > 1:
-        several = " or ".join(f"_cilk_frame->scope{place}.{name}" for place in places)
+def _single_block(name: str, blocks: list[int]) -> int:
+    """Return the only element of `blocks`, the numbers of the procedure's blocks that have a variable called `name`.
+    DebuggerError if there are several.
+    """
+    if len(blocks) > 1:
+        several = " or ".join(f"_cilk_frame->scope{place}.{name}" for place in blocks)
         raise DebuggerError(f"several blocks of the procedure have a {name}: print {several}")
-    return places[0]
+    return blocks[0]

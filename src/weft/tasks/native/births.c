@@ -26,21 +26,22 @@ typedef struct {
 
 enum { DEEP = 500, SMALL = 1024, SEEN = 256 }; // DEEP: ancestors that are remembered at most
 static names py;
-static object *forget;
-static int watched;
+static object *forget_function;
+static int is_callback_enabled;
 static uint64_t ids = UINT64_MAX; // the first birth is the one that shows whether this works: number 0
 static entry *table;
 static uint64_t room, used;
 static struct {
     object *code;
     int library;
-} seen[SEEN];
+} known_code[SEEN];
 static struct {
     object *loop;
     pthread_t thread;
-} sure; // this thread runs that loop: it was asked
+} checked_loop; // this thread runs that loop: it was asked
 
-// Release a reference to a birth, and free it with the last one.
+// Drop a reference to a birth (the record of a task's creation) and free it with the last one; its parent's reference
+// is dropped then, too.
 static void release_birth(birth *born) {
     while (born != NULL && --born->owners == 0) {
         birth *parent = born->parent;
@@ -53,9 +54,10 @@ static void release_birth(birth *born) {
 static uint32_t roots; // births without a parent
 
 int (*weft_initialize)(initializer own, object *task, object *arguments, object *keywords);
-static initializer initialize; // asyncio's own, where ours has taken its place
+static initializer original_initializer; // asyncio's own, where ours has taken its place
 
-// Return the birth of a new task, made by `parent` at an instruction of `code`; NULL if there is no memory.
+// Create the birth record of a new task: made by the task `parent` at instruction `lasti` of `code`. NULL without
+// memory.
 static birth *make_birth(birth *parent, object *code, int lasti) {
     birth *created = malloc(sizeof *created);
     if (created == NULL) return NULL;
@@ -72,14 +74,14 @@ static birth *make_birth(birth *parent, object *code, int lasti) {
     return created;
 }
 
-// Return the entry of a task in a table of a power of two, or the free one where it would be.
+// Return the hash table entry of a task, or the free entry for it.
 static entry *find_slot(entry *entries, uint64_t size, const object *task) {
     uint64_t index = ((uintptr_t)task >> 4) * 0x9E3779B97F4A7C15u >> 20 & (size - 1);
     while (entries[index].task != NULL && entries[index].task != task) index = (index + 1) & (size - 1);
     return &entries[index];
 }
 
-// Remove dead tasks from the table, and make room. Return 0 if there is no memory.
+// Rebuild the hash table without dead tasks, with enough room. Return 0 without memory.
 static int sweep_table(void) {
     uint64_t alive_count = 0;
     for (uint64_t i = 0; i < room; i++)
@@ -103,15 +105,15 @@ static int sweep_table(void) {
     return 1;
 }
 
-// Return the recorded birth of a task; NULL if there is none.
+// Return the recorded birth of a task (how it was created); NULL if there is none.
 static birth *find_birth(const object *task) {
     if (table == NULL) return NULL;
     entry *found = find_slot(table, room, task);
     return found->task != NULL && PyWeakref_GetObject(found->ref) == task ? found->born : NULL;
 }
 
-// Store the birth of a task and return it; NULL without memory. `ref`, a weak reference to the task, and the birth are
-// taken over.
+// Store the birth record of a task and return it; NULL without memory. Takes over `ref`, a weak reference to the task,
+// and `born`.
 static birth *store_birth(object *task, object *ref, birth *born) {
     if (born == NULL || (4 * used >= 3 * room && !sweep_table())) {
         Py_DecRef(ref);
@@ -129,8 +131,7 @@ static birth *store_birth(object *task, object *ref, birth *born) {
     return born;
 }
 
-// Return the birth of a task; one that was created past Weft has a birth without a parent from now on. NULL without
-// memory.
+// Return the birth record of a task; a task whose creation was not seen gets one without a parent. NULL without memory.
 birth *weft_birth_of(object *task) {
     birth *known = find_birth(task);
     if (known != NULL) return known;
@@ -142,26 +143,27 @@ birth *weft_birth_of(object *task) {
     return store_birth(task, ref, make_birth(NULL, NULL, -1));
 }
 
-// Return whether code is asyncio's own, by py.is_library; the latest answers are remembered.
+// Return whether code belongs to asyncio itself, as the Python side decides; recent answers are cached.
 static int is_library_code(object *code) {
     unsigned slot = (uintptr_t)code >> 5 & (SEEN - 1);
-    if (seen[slot].code != code) {
+    if (known_code[slot].code != code) {
         object *answer = PyObject_CallOneArg(py.is_library, code);
         if (answer == NULL) {
             PyErr_Clear();
             return 0;
         }
         Py_IncRef(code);
-        object *gone = seen[slot].code;
-        seen[slot].code = code;
-        seen[slot].library = PyObject_IsTrue(answer);
+        object *gone = known_code[slot].code;
+        known_code[slot].code = code;
+        known_code[slot].library = PyObject_IsTrue(answer);
         Py_DecRef(answer);
         if (gone != NULL) Py_DecRef(gone);
     }
-    return seen[slot].library;
+    return known_code[slot].library;
 }
 
-// Return the innermost code that is not asyncio's own (owned), and its instruction; NULL if there is none.
+// Return the innermost code on the Python stack that is not asyncio's own (a new reference), and its instruction; NULL
+// if there is none.
 static object *find_creating_code(int *lasti) {
     object *frame = PyEval_GetFrame(), *code = NULL;
     if (frame != NULL) Py_IncRef(frame);
@@ -179,7 +181,7 @@ static object *find_creating_code(int *lasti) {
     return NULL;
 }
 
-// Return the task that runs in this thread, from Python 3.14 on; not owned: the thread has it.
+// From Python 3.14 on: return the task that runs in this thread (borrowed); NULL if there is none.
 static object *ask_current_task(void) {
     object *loop = PyObject_CallNoArgs(py.running), *found = NULL;
     if (loop != NULL && loop != _Py_NoneStruct) found = PyObject_CallOneArg(py.current, loop);
@@ -189,17 +191,17 @@ static object *ask_current_task(void) {
     return found == _Py_NoneStruct ? NULL : found;
 }
 
-// Return the task that runs in this thread and so makes `task`; not owned. NULL if none runs.
+// Return the task that runs in this thread and so creates `task` (borrowed); NULL if none runs.
 static object *find_parent_task(object *task) {
-    if (initialize != NULL) return ask_current_task();
+    if (original_initializer != NULL) return ask_current_task();
     if (PyDict_Size(py.current) == 0) return NULL;
     object *loop = PyObject_CallOneArg(py.get_loop, task);
-    if (loop == NULL || sure.loop != loop || !pthread_equal(sure.thread, pthread_self())) {
+    if (loop == NULL || checked_loop.loop != loop || !pthread_equal(checked_loop.thread, pthread_self())) {
         if (loop != NULL) Py_DecRef(loop);
         loop = PyObject_CallNoArgs(py.running);
         if (loop == NULL || loop == _Py_NoneStruct) goto out;
-        sure.loop = loop; // only ever compared
-        sure.thread = pthread_self();
+        checked_loop.loop = loop; // only ever compared
+        checked_loop.thread = pthread_self();
     }
     Py_DecRef(loop); // it runs: it lives
     object *found = PyDict_GetItemWithError(py.current, loop);
@@ -211,7 +213,8 @@ out:
     return NULL;
 }
 
-// Record the birth of a new task, and call the debugger's callback if that is enabled.
+// Record how a new task was created, and call the debugger's callback if it is enabled. `ref`: a weak reference to the
+// task.
 static void record_birth(object *task, object *ref) {
     object *parent = find_parent_task(task);
     birth *parent_birth = parent != NULL && parent != task ? weft_birth_of(parent) : NULL;
@@ -231,7 +234,7 @@ static void record_birth(object *task, object *ref) {
         born = store_birth(task, ref, born);
     }
     if (weft_born != NULL && (born != NULL || early != NULL)) weft_born(task, born != NULL ? born : early);
-    if (watched) {
+    if (is_callback_enabled) {
         object *answer =
             PyObject_CallFunctionObjArgs(py.on_create, task, parent != NULL ? parent : _Py_NoneStruct, NULL);
         if (answer != NULL) Py_DecRef(answer);
@@ -239,10 +242,10 @@ static void record_birth(object *task, object *ref) {
     }
 }
 
-// Add a task in place of WeakSet.add, and record its birth.
+// Replace WeakSet.add of asyncio's set of tasks: do the same and record the task's birth.
 static object *add_task(object *self, object *task) {
     (void)self;
-    object *weak_reference = PyWeakref_NewRef(task, forget);
+    object *weak_reference = PyWeakref_NewRef(task, forget_function);
     if (weak_reference == NULL) return NULL;
     if (PySet_Add(py.data, weak_reference) < 0) {
         Py_DecRef(weak_reference);
@@ -254,7 +257,7 @@ static object *add_task(object *self, object *task) {
     return _Py_NoneStruct;
 }
 
-// Remove a task that has gone from the set, in place of WeakSet's own callback.
+// Replace the weak set's callback for a dead task: remove it from the set.
 static object *forget_task(object *self, object *ref) {
     (void)self;
     if (PySet_Size(py.iterating) > 0) return PyObject_CallOneArg(py.removed, ref);
@@ -263,10 +266,10 @@ static object *forget_task(object *self, object *ref) {
     return _Py_NoneStruct;
 }
 
-// Call the type's initializer, in whose place this one is, and record the birth of the task.
+// Replace the task type's initializer: call the original one, then record the task's birth.
 static int initialize_task(object *task, object *arguments, object *keywords) {
-    int failed = weft_initialize != NULL ? weft_initialize(initialize, task, arguments, keywords)
-                                         : initialize(task, arguments, keywords);
+    int failed = weft_initialize != NULL ? weft_initialize(original_initializer, task, arguments, keywords)
+                                         : original_initializer(task, arguments, keywords);
     object *weak_reference = failed == 0 ? PyWeakref_NewRef(task, NULL) : NULL;
     if (weak_reference != NULL) {
         record_birth(task, weak_reference);
@@ -281,7 +284,7 @@ static int initialize_task(object *task, object *arguments, object *keywords) {
 // (PyTypeObject, PyWrapperDescrObject); whether they are as ours says what is found there.
 enum { TP_INIT = 60, TYPE_INIT = 296 / sizeof(void *), WRAPPED = 48 / sizeof(void *) };
 
-// Replace an initializer of the type and its subclasses by another one.
+// Replace the initializer in the task type and in its `__init__` wrapper, which subclasses call.
 static void replace_initializer(initializer old_initializer, initializer new_initializer) {
     initializer *const of_type = (initializer *)(void *)py.task + TYPE_INIT;
     if (*of_type == old_initializer) *of_type = new_initializer;
@@ -298,36 +301,36 @@ static void replace_initializer(initializer old_initializer, initializer new_ini
     PyErr_Clear();
 }
 
-// Put Weft's initializer in the place of asyncio's; return 0 if that is impossible.
+// Install Weft's initializer in place of asyncio's. Return 0 if the type's layout is not the expected one.
 static int hook_initializers(void) {
     initializer original = (initializer)PyType_GetSlot(py.task, TP_INIT);
     if (original == NULL || ((initializer *)(void *)py.task)[TYPE_INIT] != original) return 0;
-    initialize = original;
+    original_initializer = original;
     replace_initializer(original, initialize_task);
     return 1;
 }
 
-// Give asyncio its own initializer back.
+// Restore asyncio's own initializer.
 __attribute__((visibility("default"))) void weft_births_leave(void) {
-    if (initialize != NULL) replace_initializer(initialize_task, initialize);
+    if (original_initializer != NULL) replace_initializer(initialize_task, original_initializer);
 }
 
-// Return a birth for Python: number, parent's number or None, code that made it, instruction, and which child of its
-// parent it is.
+// Convert a birth record to a Python tuple: number, parent's number or None, creating code, instruction, ordinal among
+// the parent's children.
 static object *make_birth_tuple(const birth *born) {
     object *code = born->code != NULL ? born->code : _Py_NoneStruct;
     if (born->parent == NULL) return Py_BuildValue("KOOiI", born->id, _Py_NoneStruct, code, born->lasti, born->nth);
     return Py_BuildValue("KKOiI", born->id, born->parent->id, code, born->lasti, born->nth);
 }
 
-// Return the birth of a task for Python; zeros without one.
+// Python function: return the birth record of a task as a tuple; zeros if there is none.
 static object *read_birth(object *self, object *task) {
     (void)self;
     birth *born = weft_birth_of(task);
     return born != NULL ? make_birth_tuple(born) : Py_BuildValue("iOOii", 0, _Py_NoneStruct, _Py_NoneStruct, -1, 0);
 }
 
-// Return the births of a task, of its parent, and so on, as a list for Python.
+// Python function: return the birth records of a task, its parent, and so on, as a list of tuples.
 static object *read_chain(object *self, object *task) {
     (void)self;
     object *list = PyList_New(0);
@@ -364,18 +367,18 @@ static struct {
     shape *shapes;
     long *index; // by hash: the shape's number + 1
     long used, room, count, size;
-} in;
+} stacks;
 
 static struct {
     object *waiter;
     long how;
-} met[SEEN]; // futures; owned: a future's callbacks may be as many as tasks
+} known_futures[SEEN]; // futures; owned: a future's callbacks may be as many as tasks
 
 static struct {
     object *frame[3], *await[3], *running[3], *suspended[3], *coro, *waiter, *done, *callbacks;
 } word;
 
-// Make the names of the attributes that are read, once. Return 0 without memory.
+// Create the attribute names that are read from tasks and coroutines. Return 0 without memory.
 static int intern_names(void) {
     static const char text[][24] = {"cr_frame",     "gi_frame",     "ag_frame",     "cr_await",
                                     "gi_yieldfrom", "ag_await",     "cr_running",   "gi_running",
@@ -390,65 +393,66 @@ static int intern_names(void) {
     return word.coro != NULL && word.waiter != NULL && word.done != NULL && word.callbacks != NULL;
 }
 
-// Add an instruction to the list of spots, which takes over `code`; return 0 if there is no memory.
+// Append an instruction to the list of spots (code, instruction); takes over the reference `code`. Return 0 without
+// memory.
 static int push_spot(object *code, long lasti) {
-    if (in.used == in.room) {
-        long room = in.room != 0 ? 2 * in.room : SMALL;
-        spot *grown = realloc(in.spots, (size_t)room * sizeof *grown);
+    if (stacks.used == stacks.room) {
+        long room = stacks.room != 0 ? 2 * stacks.room : SMALL;
+        spot *grown = realloc(stacks.spots, (size_t)room * sizeof *grown);
         if (grown == NULL) return 0;
-        in.spots = grown;
-        in.room = room;
+        stacks.spots = grown;
+        stacks.room = room;
     }
-    in.spots[in.used++] = (spot){code, lasti};
+    stacks.spots[stacks.used++] = (spot){code, lasti};
     return 1;
 }
 
 static void forget_spots(long from) {
-    while (in.used > from) Py_DecRef(in.spots[--in.used].code);
+    while (stacks.used > from) Py_DecRef(stacks.spots[--stacks.used].code);
 }
 
-// Double the hash index of shapes. Return 0 without memory.
+// Double the hash index of call stack shapes. Return 0 without memory.
 static int grow_index(void) {
-    long size = in.size != 0 ? 2 * in.size : SMALL;
-    shape *shapes = realloc(in.shapes, (size_t)size / 2 * sizeof *shapes);
-    if (shapes != NULL) in.shapes = shapes;
+    long size = stacks.size != 0 ? 2 * stacks.size : SMALL;
+    shape *shapes = realloc(stacks.shapes, (size_t)size / 2 * sizeof *shapes);
+    if (shapes != NULL) stacks.shapes = shapes;
     long *index = shapes != NULL ? calloc((size_t)size, sizeof *index) : NULL;
     if (index == NULL) return 0;
-    for (long i = 0; i < in.count; i++) {
-        long slot = (long)(in.shapes[i].hash & (uint64_t)(size - 1));
+    for (long i = 0; i < stacks.count; i++) {
+        long slot = (long)(stacks.shapes[i].hash & (uint64_t)(size - 1));
         while (index[slot] != 0) slot = (slot + 1) & (size - 1);
         index[slot] = i + 1;
     }
-    free(in.index);
-    in.index = index;
-    in.size = size;
+    free(stacks.index);
+    stacks.index = index;
+    stacks.size = size;
     return 1;
 }
 
-// Return the number of the shape (a line of calls) that the spots from `begin` on are; they are removed if it is known
-// already. -1 if there is no memory.
+// Return the number of the shape (a distinct call stack) that the spots from `begin` on form; if it is known already,
+// the spots are removed. -1 without memory.
 static long intern_spots(long begin) {
-    long length = in.used - begin;
+    long length = stacks.used - begin;
     uint64_t hash = (uint64_t)length;
-    for (long i = begin; i < in.used; i++)
-        hash =
-            (hash ^ (uintptr_t)in.spots[i].code ^ (uint64_t)in.spots[i].lasti << 48) * 0x9E3779B97F4A7C15u ^ hash >> 29;
-    if (2 * (in.count + 1) >= in.size && !grow_index()) return -1;
-    long slot = (long)(hash & (uint64_t)(in.size - 1));
-    for (; in.index[slot] != 0; slot = (slot + 1) & (in.size - 1)) {
-        const shape *known = &in.shapes[in.index[slot] - 1];
+    for (long i = begin; i < stacks.used; i++)
+        hash = (hash ^ (uintptr_t)stacks.spots[i].code ^ (uint64_t)stacks.spots[i].lasti << 48) * 0x9E3779B97F4A7C15u ^
+               hash >> 29;
+    if (2 * (stacks.count + 1) >= stacks.size && !grow_index()) return -1;
+    long slot = (long)(hash & (uint64_t)(stacks.size - 1));
+    for (; stacks.index[slot] != 0; slot = (slot + 1) & (stacks.size - 1)) {
+        const shape *known = &stacks.shapes[stacks.index[slot] - 1];
         if (known->hash != hash || known->length != length) continue;
         long equal_count = 0;
         while (equal_count < length &&
-               in.spots[known->begin + equal_count].code == in.spots[begin + equal_count].code &&
-               in.spots[known->begin + equal_count].lasti == in.spots[begin + equal_count].lasti)
+               stacks.spots[known->begin + equal_count].code == stacks.spots[begin + equal_count].code &&
+               stacks.spots[known->begin + equal_count].lasti == stacks.spots[begin + equal_count].lasti)
             equal_count++;
         if (equal_count < length) continue;
         forget_spots(begin);
-        return in.index[slot] - 1;
+        return stacks.index[slot] - 1;
     }
-    in.shapes[in.count] = (shape){hash, begin, length};
-    return (in.index[slot] = ++in.count) - 1;
+    stacks.shapes[stacks.count] = (shape){hash, begin, length};
+    return (stacks.index[slot] = ++stacks.count) - 1;
 }
 
 // Return 0 for a coroutine, 1 for a generator, 2 for an asynchronous generator, -1 for anything else.
@@ -459,7 +463,7 @@ static int find_coroutine_kind(object *value) {
     return kind;
 }
 
-// Return an attribute of an object (owned); NULL if it has none or that is None.
+// Return an attribute of an object (a new reference); NULL if there is none or it is None.
 static object *get_attribute(object *value, object *name) {
     object *attribute = PyObject_GetAttr(value, name);
     if (attribute == NULL) PyErr_Clear();
@@ -475,7 +479,7 @@ static int is_attribute_true(object *value, object *name) {
     return attribute == _Py_TrueStruct;
 }
 
-// Return what an awaitable that is no coroutine wraps (owned); NULL if it wraps nothing.
+// Return the object that an awaitable other than a coroutine wraps (a new reference); NULL if it wraps nothing.
 static object *unwrap_awaitable(object *awaitable) {
     object *type = PyObject_Type(awaitable);
     int is_end = type == NULL || PySet_Contains(py.ends, type) != 0;
@@ -487,7 +491,7 @@ static object *unwrap_awaitable(object *awaitable) {
     return NULL;
 }
 
-// Add the frames of a coroutine, and of what it awaits, to the spots. 0 if there is no memory.
+// Append the frames of a coroutine, and of everything that it awaits, to the spots. Return 0 without memory.
 static int push_frames(object *coro) {
     object *last = NULL, *awaited = coro;
     int is_good = 1;
@@ -515,10 +519,11 @@ static int push_frames(object *coro) {
     return is_good;
 }
 
-// Return how a task waits for a future of asyncio's own class: PLAIN, or ASK where callbacks may be a shield's.
+// Return how a task waits for a plain asyncio future: PLAIN, or ASK if one of its callbacks may belong to
+// asyncio.shield().
 static long find_future_wait(object *waiter) {
     unsigned slot = (uintptr_t)waiter >> 5 & (SEEN - 1);
-    if (met[slot].waiter == waiter) return met[slot].how;
+    if (known_futures[slot].waiter == waiter) return known_futures[slot].how;
     object *callbacks = get_attribute(waiter, word.callbacks);
     long activity = PLAIN;
     if (callbacks != NULL && PyList_Size(callbacks) > 1) { // else there is the task's own: nothing is shielded
@@ -527,14 +532,14 @@ static long find_future_wait(object *waiter) {
         if (answer == NULL || answer == _Py_TrueStruct) activity = ASK;
     }
     if (callbacks != NULL) Py_DecRef(callbacks);
-    if (met[slot].waiter != NULL) Py_DecRef(met[slot].waiter);
+    if (known_futures[slot].waiter != NULL) Py_DecRef(known_futures[slot].waiter);
     Py_IncRef(waiter);
-    met[slot].waiter = waiter;
-    return met[slot].how = activity;
+    known_futures[slot].waiter = waiter;
+    return known_futures[slot].how = activity;
 }
 
-// Return what a task does (READY, NEW, RUNS, PLAIN, ASK or the number of the task that it awaits), as far as that can
-// be told without its variables (task_table.py: TaskWalk.how).
+// Return what a task is doing: READY, NEW, RUNS, PLAIN, ASK, or the number of the task that it awaits, as far as that
+// shows without its variables (see TaskWalk.how in task_table.py).
 static long find_task_activity(object *task, object *coro, long spot_count) {
     int kind = find_coroutine_kind(coro);
     if (kind >= 0 && is_attribute_true(coro, word.running[kind])) return RUNS;
@@ -559,11 +564,11 @@ static long find_task_activity(object *task, object *coro, long spot_count) {
     return activity;
 }
 
-// Read a task into a row of the table: its birth, where it stands and what it does. Return 0 without memory.
+// Read a task into a row: its birth, its call stack and its activity. Return 0 without memory.
 static int read_task(object *task, line *row) {
     const birth *born = weft_birth_of(task);
     *row = (line){.task = task, .id = born != NULL ? born->id : 0, .made = -1, .how = ASK};
-    long begin = in.used;
+    long begin = stacks.used;
     if (born != NULL && born->parent != NULL) row->parent = born->parent->id;
     if (born != NULL && born->code != NULL) {
         Py_IncRef(born->code);
@@ -572,9 +577,9 @@ static int read_task(object *task, line *row) {
     }
     object *coro = PyObject_CallMethodObjArgs(task, word.coro, NULL);
     if (coro == NULL) PyErr_Clear();
-    begin = in.used;
+    begin = stacks.used;
     int is_good = coro == NULL || push_frames(coro);
-    long spot_count = in.used - begin;
+    long spot_count = stacks.used - begin;
     if (is_good && (row->shape = intern_spots(begin)) < 0) is_good = 0;
     if (is_good && coro != NULL) row->how = find_task_activity(task, coro, spot_count);
     if (coro != NULL) Py_DecRef(coro);
@@ -587,13 +592,13 @@ static int compare_ids(const void *one, const void *other) {
     return one_id < other_id ? -1 : one_id > other_id;
 }
 
-// Return the list of all shapes, each a tuple of (code, instruction), for Python.
+// Return a Python list of all shapes (distinct call stacks), each a tuple of (code, instruction).
 static object *make_spot_list(void) {
-    object *list = PyList_New(in.count);
-    for (long i = 0; list != NULL && i < in.count; i++) {
-        object *spots = PyTuple_New(in.shapes[i].length);
-        for (long index = 0; spots != NULL && index < in.shapes[i].length; index++) {
-            const spot *spot = &in.spots[in.shapes[i].begin + index];
+    object *list = PyList_New(stacks.count);
+    for (long i = 0; list != NULL && i < stacks.count; i++) {
+        object *spots = PyTuple_New(stacks.shapes[i].length);
+        for (long index = 0; spots != NULL && index < stacks.shapes[i].length; index++) {
+            const spot *spot = &stacks.spots[stacks.shapes[i].begin + index];
             PyTuple_SetItem(spots, index, Py_BuildValue("(Ol)", spot->code, spot->lasti));
         }
         PyList_SetItem(list, i, spots);
@@ -601,7 +606,8 @@ static object *make_spot_list(void) {
     return list;
 }
 
-// Return (tasks, ids, parents, made, shapes, how), one list a column in the order of creation, and the call stacks.
+// Return the Python tuple (tasks, ids, parents, made, shapes, how, stacks): the rows as one list for each column, in
+// the order of creation, and all call stacks.
 static object *make_columns(const line *lines, long count) {
     object *list[6];
     for (int column = 0; column < 6; column++)
@@ -617,7 +623,7 @@ static object *make_columns(const line *lines, long count) {
     return Py_BuildValue("(NNNNNNN)", list[0], list[1], list[2], list[3], list[4], list[5], make_spot_list());
 }
 
-// Read all tasks of a list, which keeps them alive meanwhile, and return their columns for Python.
+// Python function: read all tasks of a list and return their state by columns (see make_columns()).
 static object *walk_tasks(object *self, object *tasks) {
     (void)self;
     long count = PyList_Size(tasks);
@@ -628,25 +634,25 @@ static object *walk_tasks(object *self, object *tasks) {
     if (is_good) qsort(lines, (size_t)count, sizeof *lines, compare_ids);
     object *answer = is_good ? make_columns(lines, count) : PyErr_NoMemory();
     for (int i = 0; i < SEEN; i++) {
-        if (met[i].waiter != NULL) Py_DecRef(met[i].waiter);
-        met[i].waiter = NULL;
+        if (known_futures[i].waiter != NULL) Py_DecRef(known_futures[i].waiter);
+        known_futures[i].waiter = NULL;
     }
     forget_spots(0);
-    free(in.spots), free(in.shapes), free(in.index), free(lines);
-    in.spots = NULL, in.shapes = NULL, in.index = NULL;
-    in.used = in.room = in.count = in.size = 0;
+    free(stacks.spots), free(stacks.shapes), free(stacks.index), free(lines);
+    stacks.spots = NULL, stacks.shapes = NULL, stacks.index = NULL;
+    stacks.used = stacks.room = stacks.count = stacks.size = 0;
     return answer;
 }
 
-// Switch the debugger's callback for new tasks on or off.
+// Python function: switch the debugger's callback for new tasks on or off.
 static object *enable_callback(object *self, object *is_on) {
     (void)self;
-    watched = PyObject_IsTrue(is_on);
+    is_callback_enabled = PyObject_IsTrue(is_on);
     Py_IncRef(_Py_NoneStruct);
     return _Py_NoneStruct;
 }
 
-// Return a number for a thread or a work: they share one table with the tasks.
+// Python function: return a number for a thread or a job of a pool, which share their numbering with tasks.
 static object *next_number(object *self, object *unused) {
     (void)self, (void)unused;
     return PyLong_FromUnsignedLongLong(++ids);
@@ -658,9 +664,9 @@ static method methods[] = {{"add", add_task, ONE_ARGUMENT, NULL},          {"gon
                            {"number", next_number, ONE_ARGUMENT, NULL}};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-// Return (add, birth, chain, watch, walk, number) as functions of Python. `given`: the objects of `names`. They are
-// kept for as long as the process lives: Python calls `gone` while it takes itself apart at its end, when all else has
-// let go of them. None where asyncio's type is not as we know it.
+// Set up the recording of task births and return its Python functions (add, birth, chain, watch, walk, number); None if
+// asyncio's task type has an unknown layout. `given`: the objects of `names`. All are kept until the process ends,
+// because Python calls `gone` even while it shuts down.
 __attribute__((visibility("default"))) object *weft_births(object **given) {
     object *functions[METHODS];
     for (size_t i = 0; i < sizeof(names) / sizeof(object *); i++) Py_IncRef(given[i]);
@@ -673,7 +679,7 @@ __attribute__((visibility("default"))) object *weft_births(object **given) {
         Py_IncRef(_Py_NoneStruct);
         return _Py_NoneStruct;
     }
-    forget = functions[1];
+    forget_function = functions[1];
     return Py_BuildValue("(NNNNNN)", functions[0], functions[2], functions[3], functions[4], functions[5],
                          functions[6]);
 }

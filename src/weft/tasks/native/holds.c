@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Let this thread sleep until the debugger holds a task no more.
+// Sleep in this thread as long as the debugger holds a task.
 void weft_tasks_wait(const task *held) {
     const struct timespec two_milliseconds = {0, 2000000};
     int saved_errno = errno;

@@ -18,11 +18,11 @@ static struct {
 static struct {
     object *callback, *self, *get_name, *eager_start;
 } word;
-static uint64_t heard;
+static uint64_t step_count;
 
 enum { UNNAMED = UINT32_MAX };
 
-// Return whether a task's name is one that asyncio made: `Task-17`.
+// Return whether a task's name is a default one of asyncio, such as `Task-17`.
 static int is_default_name(const char *text, long length) { // Task-17
     if (length < 6 || memcmp(text, "Task-", 5) != 0) return 0;
     for (long i = 5; i < length; i++)
@@ -30,7 +30,7 @@ static int is_default_name(const char *text, long length) { // Task-17
     return 1;
 }
 
-// Return the number of a name, which is defined in the file at its first use.
+// Return the number of a task name; a new name is defined in the file first.
 static uint32_t find_name_number(object *name, const char *text, long length) {
     object *found = PyDict_GetItemWithError(py.names, name);
     if (found != NULL) return (uint32_t)PyLong_AsUnsignedLongLong(found);
@@ -48,8 +48,8 @@ static uint32_t find_name_number(object *name, const char *text, long length) {
     return number;
 }
 
-// Return the number of the name that a task has at its first step; UNNAMED for one of asyncio's own. No line of Python
-// runs for it, since asyncio's dictionary may be in the middle of a change.
+// Return the number of a task's name at its first step; UNNAMED for a default name. Runs no Python code, because
+// asyncio's dictionary may be in the middle of a change.
 static uint32_t find_task_name_number(object *task) {
     object *type = PyObject_Type(task), *method = type != NULL ? PyObject_GetAttr(type, word.get_name) : NULL;
     object *name =
@@ -65,7 +65,7 @@ static uint32_t find_task_name_number(object *task) {
     return number;
 }
 
-// Record that a task begins a step or goes on in this thread.
+// Record that a task begins or resumes a step in this thread.
 static void record_step(object *task) {
     birth *born = weft_birth_of(task);
     struct weft_switch to = {0};
@@ -77,11 +77,11 @@ static void record_step(object *task) {
                                   .name = born->name != UNNAMED ? born->name : 0,
                                   .kind = WEFT_TASK_EXPLICIT};
     weft_switch(&to);
-    heard++;
+    step_count++;
 }
 
-// Callback of PyDict_AddWatcher for the dictionary of the tasks that run: record the step that begins, or that one has
-// ended.
+// Callback of PyDict_AddWatcher() for asyncio's dictionary of current tasks: record that a task's step begins, or that
+// the current one ended.
 static int handle_current_task_change(int event, object *dictionary, object *loop, object *task) {
     (void)dictionary, (void)loop;
     if ((event == ADDED || event == CHANGED) && task != NULL) record_step(task);
@@ -89,7 +89,7 @@ static int handle_current_task_change(int event, object *dictionary, object *loo
     return 0;
 }
 
-// Return the task whose step a callback is; owned, NULL for any other callback.
+// Return the task whose step a loop callback executes (a new reference); NULL for any other callback.
 static object *find_stepping_task(object *callback) {
     object *type = PyObject_Type(callback), *task = NULL;
     if (type == py.step) {
@@ -105,7 +105,7 @@ static object *find_stepping_task(object *callback) {
     return task;
 }
 
-// Run an event loop's handle, in place of Handle._run, and record the step of the task whose step it is.
+// Python function in place of asyncio's Handle._run: run a loop callback, and record the task's step if it is one.
 static object *run_handle(object *self, object *handle) {
     (void)self;
     object *callback = PyObject_GetAttr(handle, word.callback),
@@ -121,7 +121,7 @@ static object *run_handle(object *self, object *handle) {
     return answer;
 }
 
-// Add the site of a task's creation to its birth, called at each birth.
+// Add to a birth record the number of the code site at which the task was created.
 static void add_creation_site(object *task, birth *born) {
     (void)task;
     if (born->code == NULL) return;
@@ -137,8 +137,8 @@ static void add_creation_site(object *task, birth *born) {
     if (number != NULL) Py_DecRef(number);
 }
 
-// Call a task's initializer. One that begins eagerly has no birth yet while it makes its first step: what it does then
-// is recorded as nobody's.
+// Call a task's initializer. An eagerly started task makes its first step inside, before it has a birth record: that
+// step is recorded as no task's.
 static int initialize_without_task(initializer original, object *task, object *arguments, object *keywords) {
     object *eager = keywords != NULL ? PyDict_GetItemWithError(keywords, word.eager_start) : NULL;
     if (eager == NULL || PyObject_IsTrue(eager) != 1) return original(task, arguments, keywords);
@@ -151,17 +151,16 @@ static int initialize_without_task(initializer original, object *task, object *a
 
 static method methods[] = {{"_run", run_handle, ONE_ARGUMENT, NULL}};
 
-// Write a definition into the file of switches, for Python.
+// Write a definition to the task file; called from Python.
 __attribute__((visibility("default"))) void weft_steps_define(int type, const void *payload, size_t length) {
     weft_switches_define(type, payload, length);
 }
 
-__attribute__((visibility("default"))) uint64_t weft_steps_heard(void) { return heard; }
+__attribute__((visibility("default"))) uint64_t weft_steps_heard(void) { return step_count; }
 
-// Record all steps of tasks from now on. `given`: what numbers a site, a dictionary for the numbers of names,
-// Task.get_name, then the dictionary of the tasks that run or, where it cannot be watched, None and the objects of `py`
-// from `run` on. The caller keeps them alive. Return what is to be put in the place of Handle._run, None where nothing
-// is.
+// Begin to record the steps of all tasks. `given`: a function that numbers code sites, a dictionary for name numbers,
+// Task.get_name, then asyncio's dictionary of current tasks or, if it cannot be watched, None and the objects of `py`
+// from `run` on; the caller keeps them alive. Return the replacement for Handle._run, or None.
 __attribute__((visibility("default"))) object *weft_steps(object **given) {
     if (!weft_switches_begin("asyncio")) goto nothing;
     py.site = given[0], py.names = given[1], py.get_name = given[2];

@@ -36,32 +36,33 @@ static struct {
     struct table definitions;
     const struct weft_chunk *newest; // chunk of DEFINITIONS
     uint64_t parsed; // bytes of DEFINITIONS that are known
-} of_rank = {.fd = -1};
+} rank_record = {.fd = -1};
 
 // A thread of the record: its number in the kernel, the slot it has from a call on.
-static struct met {
+static struct known_thread {
     uint32_t tid, slot;
     uint64_t first;
-} *met;
-static size_t met_count, met_room;
+} *known_threads;
+static size_t known_thread_count, known_thread_room;
 
-// Map a part of the rank's record to read it; NULL if that fails.
+// Map a part of the rank's record for reading; NULL on failure.
 static const void *map_record(uint64_t offset, uint64_t bytes) {
-    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, of_rank.fd, (off_t)offset);
+    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, rank_record.fd, (off_t)offset);
     return at == MAP_FAILED ? NULL : at;
 }
 
-// Return the table of the record's chunks, to be read from its first entry on.
+// Return an iterator over the record's chunk table, at its first entry.
 static struct table begin_table(void) {
-    return (struct table){of_rank.header->chunks, &of_rank.header->chunk_count, 0, true};
+    return (struct table){rank_record.header->chunks, &rank_record.header->chunk_count, 0, true};
 }
 
+// Return how many entries the current part of the chunk table has so far; the recorder may still add some.
 static uint64_t count_table_entries(const struct table *table) {
     return table->first ? __atomic_load_n((const uint32_t *)table->count, __ATOMIC_ACQUIRE)
                         : __atomic_load_n((const uint64_t *)table->count, __ATOMIC_ACQUIRE);
 }
 
-// Return the next chunk of a stream; NULL if there is none so far: the table is asked again from there later.
+// Return the next chunk of a stream in the record; NULL if there is none yet, and a later call continues there.
 static COLD const struct weft_chunk *find_next_chunk(struct table *table, int kind, uint32_t thread) {
     while (table->at < count_table_entries(table)) {
         const struct weft_chunk *chunk = &table->chunks[table->at];
@@ -82,8 +83,8 @@ static uint64_t get_used_bytes(const struct weft_chunk *chunk) {
 }
 static uint64_t get_chunk_size(const struct weft_chunk *chunk) { return (uint64_t)chunk->pages * WEFT_PAGE; }
 
-// Open the record of this process in a run and return the file; -1 if there is none. It is found among the open files,
-// so that no path of the program's need be understood for it.
+// Open this process's record in a run and return the file descriptor; -1 if there is none. It is found among the
+// process's open files, because the program may have changed what its path means.
 static COLD int open_record(const char *run) {
     char folder[PATH_MAX], link[64], path[PATH_MAX];
     if (!realpath(run, folder) || strlen(folder) > PATH_MAX - 16) return -1;
@@ -100,25 +101,26 @@ static COLD int open_record(const char *run) {
     return found;
 }
 
-// Open and check the record of this process, to read how many calls its threads have made. Return whether there is one.
+// Open and check this process's record, to read from it how many MPI calls each thread has made. Return false if there
+// is none.
 static COLD bool attach_record(const char *run) {
-    of_rank.fd = open_record(run);
-    of_rank.header = of_rank.fd < 0 ? NULL : map_record(0, WEFT_PAGE);
-    const struct weft_header *header = of_rank.header;
+    rank_record.fd = open_record(run);
+    rank_record.header = rank_record.fd < 0 ? NULL : map_record(0, WEFT_PAGE);
+    const struct weft_header *header = rank_record.header;
     if (header != NULL && !memcmp(header->magic, WEFT_MAGIC, 8) && header->major == WEFT_FORMAT_MAJOR &&
         header->level == WEFT_LEVEL_TRACE && header->pid == (uint32_t)getpid()) {
-        of_rank.definitions = begin_table();
-        of_rank.newest = find_next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0);
-        if (of_rank.newest != NULL) return true;
+        rank_record.definitions = begin_table();
+        rank_record.newest = find_next_chunk(&rank_record.definitions, WEFT_STREAM_DEFINITIONS, 0);
+        if (rank_record.newest != NULL) return true;
     }
     if (header != NULL) munmap((void *)header, WEFT_PAGE);
-    if (of_rank.fd >= 0) close(of_rank.fd);
-    of_rank.fd = -1;
-    of_rank.header = NULL;
+    if (rank_record.fd >= 0) close(rank_record.fd);
+    rank_record.fd = -1;
+    rank_record.header = NULL;
     return false;
 }
 
-// Read an unsigned varint, and advance the cursor.
+// Read an unsigned varint and advance the cursor.
 static uint64_t read_varint(const uint8_t **cursor, const uint8_t *end) {
     uint64_t value = 0;
     for (int shift = 0; *cursor < end && shift < 64; shift += 7) {
@@ -129,7 +131,8 @@ static uint64_t read_varint(const uint8_t **cursor, const uint8_t *end) {
     return value;
 }
 
-// Return the bytes of DEFINITIONS after those that are known, which the caller frees; NULL without any.
+// Return the bytes added to the record's definitions since the last call; the caller frees them. NULL if there are
+// none.
 static COLD uint8_t *read_new_definitions(size_t *length) {
     struct table table = begin_table();
     uint64_t start = 0;
@@ -137,10 +140,10 @@ static COLD uint8_t *read_new_definitions(size_t *length) {
     *length = 0;
     for (const struct weft_chunk *chunk; (chunk = find_next_chunk(&table, WEFT_STREAM_DEFINITIONS, 0)) != NULL;
          start += get_used_bytes(chunk)) {
-        uint64_t used_bytes = get_used_bytes(chunk), skip = of_rank.parsed > start ? of_rank.parsed - start : 0;
+        uint64_t used_bytes = get_used_bytes(chunk), skip = rank_record.parsed > start ? rank_record.parsed - start : 0;
         if (skip >= used_bytes) continue;
         uint8_t *grown = realloc(bytes, *length + (used_bytes - skip));
-        if (grown == NULL || pread(of_rank.fd, grown + *length, used_bytes - skip, (off_t)(chunk->offset + skip)) !=
+        if (grown == NULL || pread(rank_record.fd, grown + *length, used_bytes - skip, (off_t)(chunk->offset + skip)) !=
                                  (ssize_t)(used_bytes - skip)) {
             free(grown != NULL ? grown : bytes);
             return NULL;
@@ -151,7 +154,7 @@ static COLD uint8_t *read_new_definitions(size_t *length) {
     return bytes;
 }
 
-// Learn from the record which threads have called MPI since the last call. The lock is held.
+// Read from the record's new definitions which threads have called MPI by now. The lock must be held.
 static COLD void learn_threads(void) {
     size_t length;
     uint8_t *bytes = read_new_definitions(&length);
@@ -166,17 +169,19 @@ static COLD void learn_threads(void) {
         const uint8_t *field = cursor, *stop = cursor + size;
         cursor = stop;
         if (type != WEFT_DEF_THREAD) continue;
-        if (met_count == met_room) {
-            struct met *grown = met_room < FOUND ? realloc(met, (met_room + 64) * 2 * sizeof *met) : NULL;
+        if (known_thread_count == known_thread_room) {
+            struct known_thread *grown =
+                known_thread_room < FOUND ? realloc(known_threads, (known_thread_room + 64) * 2 * sizeof *known_threads)
+                                          : NULL;
             if (grown == NULL) break;
-            met = grown;
-            met_room = (met_room + 64) * 2;
+            known_threads = grown;
+            known_thread_room = (known_thread_room + 64) * 2;
         }
         uint32_t slot = (uint32_t)read_varint(&field, stop);
         uint64_t first = read_varint(&field, stop);
-        met[met_count++] = (struct met){(uint32_t)read_varint(&field, stop), slot, first};
+        known_threads[known_thread_count++] = (struct known_thread){(uint32_t)read_varint(&field, stop), slot, first};
     }
-    of_rank.parsed += bytes != NULL ? (uint64_t)(cursor - bytes) : 0;
+    rank_record.parsed += bytes != NULL ? (uint64_t)(cursor - bytes) : 0;
     free(bytes);
 }
 
@@ -185,15 +190,15 @@ static COLD void learn_threads(void) {
 static char run_path[PATH_MAX], runtime_name[32];
 static enum { OFF, WAITING, ON } state;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the file, the threads, and what is read of the record
-static struct weft_record *file;
+static struct weft_record *task_file;
 static struct weft_stream definitions;
 static struct {
     uint8_t *bytes;
     size_t used, room;
-} kept; // definitions from before there was a file
-static uint32_t streams;
+} buffered; // definitions from before there was a file
+static uint32_t stream_count;
 static pthread_key_t thread_end;
-static uint64_t asked, ask_at = 1;
+static uint64_t attach_calls, next_attach_call = 1;
 
 struct switches { // one a thread that has tasks
     struct weft_switch now;
@@ -206,7 +211,7 @@ struct switches { // one a thread that has tasks
     uint64_t before; // bytes of the slot's older chunks
     const struct weft_chunk *chunk;
     struct table table;
-    uint64_t looked; // `get_used_bytes` of the definitions when its slot was looked for
+    uint64_t looked; // `used` of the definitions when its slot was looked for
     struct weft_stream stream;
     uint32_t number;
     struct {
@@ -216,32 +221,32 @@ struct switches { // one a thread that has tasks
     struct switches *next_free;
 };
 
-static struct switches *left; // by threads that have ended
-static __thread __attribute__((tls_model("initial-exec"))) struct switches *self;
+static struct switches *spare_streams; // by threads that have ended
+static __thread __attribute__((tls_model("initial-exec"))) struct switches *own_stream;
 
-// Append bytes to the stream of definitions; they are kept in memory while there is no file. Return whether that
-// worked.
+// Append bytes to the task file's definitions, or to a memory buffer until the file exists. Return whether that worked.
 static bool append_to_file(const void *bytes, size_t byte_count) {
-    if (file != NULL) {
+    if (task_file != NULL) {
         if (!weft_stream_fits(&definitions, byte_count)) return false;
         memcpy(definitions.next, bytes, byte_count);
         definitions.next += byte_count;
         weft_stream_publish(&definitions);
         return true;
     }
-    if (kept.used + byte_count > kept.room) {
-        size_t room = 2 * (kept.room + byte_count);
-        uint8_t *grown = room <= LATEST ? realloc(kept.bytes, room) : NULL;
+    if (buffered.used + byte_count > buffered.room) {
+        size_t room = 2 * (buffered.room + byte_count);
+        uint8_t *grown = room <= LATEST ? realloc(buffered.bytes, room) : NULL;
         if (grown == NULL) return false;
-        kept.bytes = grown;
-        kept.room = room;
+        buffered.bytes = grown;
+        buffered.room = room;
     }
-    memcpy(kept.bytes + kept.used, bytes, byte_count);
-    kept.used += byte_count;
+    memcpy(buffered.bytes + buffered.used, bytes, byte_count);
+    buffered.used += byte_count;
     return true;
 }
 
-// Write a definition of format.h with its payload; return whether that worked. The lock is held.
+// Write a definition (a type of format.h and its payload) to the task file. Return whether that worked. The lock must
+// be held.
 static COLD bool write_definition(int type, const void *payload, size_t length) {
     uint8_t *whole = malloc(length + 16);
     if (whole == NULL) return false;
@@ -253,48 +258,48 @@ static COLD bool write_definition(int type, const void *payload, size_t length) 
     return is_good;
 }
 
-// Write a definition from any thread.
+// Write a definition to the task file, from any thread.
 void weft_switches_define(int type, const void *payload, size_t length) {
     pthread_mutex_lock(&lock);
     write_definition(type, payload, length);
     pthread_mutex_unlock(&lock);
 }
 
-// Write a string as definitions have it, a varint length and its bytes, and return the byte behind it.
+// Write a string, as a varint length and its bytes, and return the byte after it.
 static uint8_t *put_string(uint8_t *end, const char *text, size_t length) {
     end = weft_put_u(end, length);
     memcpy(end, text, length);
     return end + length;
 }
 
-// Create the file of this process in the run, with what was kept in memory. Return whether that worked.
+// Create this process's task file in the run, with the definitions that were buffered. Return whether that worked.
 static COLD bool create_file(void) {
-    const struct weft_header *rank = of_rank.header;
+    const struct weft_header *rank = rank_record.header;
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/tasks/%s-%u-%s.tasks", run_path, rank->host, rank->pid, runtime_name);
     if (length < 0 || length >= (int)sizeof path) return false;
-    file = weft_record_create(path, rank->level, rank->rank, rank->world_size);
-    if (file == NULL) return false;
-    struct weft_header *own = file->header;
+    task_file = weft_record_create(path, rank->level, rank->rank, rank->world_size);
+    if (task_file == NULL) return false;
+    struct weft_header *own = task_file->header;
     own->slot_size = sizeof(struct weft_switch);
     memcpy(own->job, rank->job, sizeof own->job);
     memcpy(own->magic, WEFT_TASKS_MAGIC, sizeof own->magic);
-    if (!weft_stream_open(file, &definitions, WEFT_STREAM_DEFINITIONS, 0)) return false;
+    if (!weft_stream_open(task_file, &definitions, WEFT_STREAM_DEFINITIONS, 0)) return false;
     uint8_t about[64], *end = put_string(about, runtime_name, strlen(runtime_name));
     end = put_string(end, "", 0);
     write_definition(WEFT_DEF_LIBRARY, about, (size_t)(end - about));
-    return append_to_file(kept.bytes, kept.used);
+    return append_to_file(buffered.bytes, buffered.used);
 }
 
-// Return whether there is a file, made now where MPI has started meanwhile. The recorder takes WEFT_INTERNAL_RUN out of
-// the environment when it has; a process without it that has no record either is a rank's child, or the look came in
-// between.
+// Return whether the task file exists, creating it once the process has a record. The recorder removes
+// WEFT_INTERNAL_RUN from the environment when it starts; a process with neither is a child of a rank, or was looked at
+// in between.
 static COLD bool create_file_if_recorded(void) {
     if (getenv("WEFT_INTERNAL_RUN") != NULL) return false;
     bool is_on = false;
     pthread_mutex_lock(&lock);
-    if (state == WAITING && ++asked >= ask_at) {
-        ask_at = 2 * asked;
+    if (state == WAITING && ++attach_calls >= next_attach_call) {
+        next_attach_call = 2 * attach_calls;
         if (attach_record(run_path)) state = create_file() ? ON : OFF;
     }
     is_on = state == ON;
@@ -302,45 +307,46 @@ static COLD bool create_file_if_recorded(void) {
     return is_on;
 }
 
-// Give the stream of an ending thread to those that come later.
+// When a thread ends: leave its stream to later threads.
 static void give_back_stream(void *data) {
     struct switches *switches = data;
-    self = NULL;
+    own_stream = NULL;
     pthread_mutex_lock(&lock);
-    switches->next_free = left;
-    left = switches;
+    switches->next_free = spare_streams;
+    spare_streams = switches;
     pthread_mutex_unlock(&lock);
 }
 
-// In a child of this process: record nothing, and have a fresh lock.
+// In a forked child: record nothing, and reset the lock.
 static void stop_in_child(void) {
     state = OFF;
-    self = NULL;
+    own_stream = NULL;
     pthread_mutex_init(&lock, NULL);
 }
 
-// Return the switches of this thread, what an ended thread has left or new ones; NULL without memory.
+// Return this thread's stream of task switches: one that an ended thread has left, or a new one. NULL without memory.
 static COLD struct switches *acquire_stream(void) {
     pthread_mutex_lock(&lock);
-    struct switches *switches = left;
+    struct switches *switches = spare_streams;
     if (switches != NULL) {
-        left = switches->next_free;
+        spare_streams = switches->next_free;
         *switches = (struct switches){.stream = switches->stream, .number = switches->number};
     } else {
         switches = calloc(1, sizeof *switches);
     }
     pthread_mutex_unlock(&lock);
-    self = switches;
+    own_stream = switches;
     if (switches != NULL) pthread_setspecific(thread_end, switches);
     return switches;
 }
 
-// Open the stream of a thread in the file and define the thread. Return whether that worked.
+// Open a thread's stream of task switches in the file and define the thread there. Return whether that worked.
 static COLD bool open_stream(struct switches *switches) {
     pthread_mutex_lock(&lock);
     bool is_good = switches->stream.base != NULL ||
-                   (streams <= 0xffff && weft_stream_open(file, &switches->stream, WEFT_STREAM_EVENTS, (int)streams));
-    if (is_good && switches->number == 0) switches->number = ++streams, file->header->threads = streams;
+                   (stream_count <= 0xffff &&
+                    weft_stream_open(task_file, &switches->stream, WEFT_STREAM_EVENTS, (int)stream_count));
+    if (is_good && switches->number == 0) switches->number = ++stream_count, task_file->header->threads = stream_count;
     if (is_good) {
         uint8_t payload[64], *end = weft_put_u(payload, switches->number - 1);
         end = weft_put_u(end, (uint64_t)(switches->stream.next - switches->stream.base) / sizeof(struct weft_switch));
@@ -354,19 +360,20 @@ static COLD bool open_stream(struct switches *switches) {
     return is_good;
 }
 
-// Return whether this thread has called MPI, and so has a slot in the record, which is noted.
+// Find this thread's slot in the record; return false if it has not called MPI yet.
 static COLD bool find_slot(struct switches *switches) {
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
     pthread_mutex_lock(&lock);
     const struct weft_chunk *chunk;
-    while ((chunk = find_next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL) of_rank.newest = chunk;
-    switches->looked = get_used_bytes(of_rank.newest);
+    while ((chunk = find_next_chunk(&rank_record.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL)
+        rank_record.newest = chunk;
+    switches->looked = get_used_bytes(rank_record.newest);
     learn_threads();
-    for (size_t i = met_count; i-- > 0 && !switches->known;) {
-        if (met[i].tid != tid) continue;
+    for (size_t i = known_thread_count; i-- > 0 && !switches->known;) {
+        if (known_threads[i].tid != tid) continue;
         switches->known = true;
-        switches->slot = met[i].slot;
-        switches->first = met[i].first;
+        switches->slot = known_threads[i].slot;
+        switches->first = known_threads[i].first;
         switches->table = begin_table();
         switches->chunk = find_next_chunk(&switches->table, WEFT_STREAM_EVENTS, switches->slot);
     }
@@ -374,11 +381,11 @@ static COLD bool find_slot(struct switches *switches) {
     return switches->known;
 }
 
-// Return how many calls of MPI this thread has made, by the sizes of its chunks in the record.
+// Return how many MPI calls this thread has made, from the sizes of its chunks in the record.
 static inline uint64_t count_calls(struct switches *switches) {
     if (RARELY(!switches->known)) {
         // A chunk of which nothing is used yet may not tell of what still went into the one before it.
-        uint64_t defined = get_used_bytes(of_rank.newest);
+        uint64_t defined = get_used_bytes(rank_record.newest);
         if ((defined == switches->looked && defined != 0) || !find_slot(switches)) return 0;
     }
     if (RARELY(switches->chunk == NULL) &&
@@ -395,7 +402,7 @@ static inline uint64_t count_calls(struct switches *switches) {
     return (switches->before + used_bytes) / CALL - switches->first;
 }
 
-// Write no more switches, in any thread: what this thread's last one says ends here.
+// Stop recording task switches in the process; this thread's last switch is limited to the calls made so far.
 static COLD void stop_stream(struct switches *switches) {
     state = OFF;
     if (switches == NULL || switches->last == NULL || switches->closed) return;
@@ -405,8 +412,8 @@ static COLD void stop_stream(struct switches *switches) {
     else switches->last->until = call_count < UINT32_MAX ? (uint32_t)call_count : UINT32_MAX;
 }
 
-// Write that the thread is in a task from its call `call_count` on; where no call came since its last switch, over that
-// one.
+// Record that from call number `call_count` on the thread is in the task `to`. If no call came since its last switch,
+// that one is overwritten.
 static inline void write_switch(struct switches *switches, uint64_t call_count, const struct weft_switch *to) {
     struct weft_switch *row = switches->last;
     bool is_same_call = row != NULL && row->calls == call_count;
@@ -427,8 +434,7 @@ static inline void write_switch(struct switches *switches, uint64_t call_count, 
     weft_stream_publish(&switches->stream);
 }
 
-// Open a stream at a thread's first switch; return whether it is there. Before it, the thread was in what it was in
-// before its first call.
+// Open a thread's stream at its first task switch, if the process is recorded. Return whether it is open.
 static COLD bool begin_stream(struct switches *switches) {
     if (state == WAITING && !create_file_if_recorded()) return false;
     if (state != ON || !open_stream(switches)) return false;
@@ -437,9 +443,9 @@ static COLD bool begin_stream(struct switches *switches) {
     return state == ON;
 }
 
-// Note that from here on this thread's calls are those of another task.
+// Record that the MPI calls of this thread belong to another task from now on.
 void weft_switch(const struct weft_switch *to) {
-    struct switches *switches = self;
+    struct switches *switches = own_stream;
     if (RARELY(state == OFF)) return stop_stream(switches);
     if (RARELY(switches == NULL) && (switches = acquire_stream()) == NULL) return;
     if (RARELY(!switches->written) && !begin_stream(switches)) {
@@ -452,7 +458,7 @@ void weft_switch(const struct weft_switch *to) {
     switches->now = *to;
 }
 
-struct weft_switch weft_switch_now(void) { return self != NULL ? self->now : (struct weft_switch){0}; }
+struct weft_switch weft_switch_now(void) { return own_stream != NULL ? own_stream->now : (struct weft_switch){0}; }
 
 // ---- sites ----
 
@@ -467,7 +473,7 @@ static struct {
 } modules[MODULES];
 static uint32_t module_count;
 
-// Write the build id of a loaded module as hexadecimal text; nothing if it has none.
+// Write the build ID of a loaded module as hexadecimal text; nothing if it has none.
 static COLD void write_build_id(const void *base, ElfW(Addr) load_address, char *out) {
     const ElfW(Ehdr) *head = base;
     const ElfW(Phdr) *segments = (const void *)((const char *)base + head->e_phoff);
@@ -486,8 +492,8 @@ static COLD void write_build_id(const void *base, ElfW(Addr) load_address, char 
     }
 }
 
-// Return the number of an address's module, defined in the file if it is new, and by how much it is moved from its
-// file's addresses; 0 if there is none or no room. The lock is held.
+// Return the number of the module that contains an address, defined in the file if new, and its load address; 0 if
+// there is none or no room. The lock must be held.
 static COLD uint64_t find_module_number(const void *address, ElfW(Addr) * load_address) {
     Dl_info info;
     struct link_map *map = NULL;
@@ -515,7 +521,7 @@ static COLD uint64_t find_module_number(const void *address, ElfW(Addr) * load_a
     return modules[module_count++].id;
 }
 
-// Return the number of a return address, defined in the file if it is new; 0 where there is no room.
+// Return the number of a code site (a return address), defined in the file if new; 0 if there is no room.
 static COLD uint32_t find_site_number(const void *address) {
     uint32_t found = 0;
     pthread_mutex_lock(&lock);
@@ -537,10 +543,10 @@ static COLD uint32_t find_site_number(const void *address) {
     return found;
 }
 
-// Return the number of a return address; the thread's latest ones need no lock.
+// Return the number of a code site (a return address); recent ones of the thread are cached without a lock.
 uint32_t weft_switches_site(const void *address) {
     if (address == NULL) return 0;
-    struct switches *switches = self;
+    struct switches *switches = own_stream;
     uint64_t recent_index = (uintptr_t)address >> 2 & (RECENT - 1);
     if (switches != NULL && switches->recent[recent_index].address == address)
         return switches->recent[recent_index].site;
@@ -553,7 +559,7 @@ uint32_t weft_switches_site(const void *address) {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-// Prepare to record for the run that the environment names, once for the process.
+// Prepare the recording of task switches if the environment names a run; called once.
 static void prepare_recording(void) {
     const char *run = getenv("WEFT_INTERNAL_TASKS");
     if (run == NULL || !*run || strlen(run) >= sizeof run_path - 256) return;
@@ -563,16 +569,16 @@ static void prepare_recording(void) {
     state = WAITING;
 }
 
-// Begin to record for a runtime of tasks; 0 where the environment names no run.
+// Begin to record task switches for a runtime ("openmp", "asyncio"). Return 0 if the environment names no run.
 int weft_switches_begin(const char *runtime) {
     snprintf(runtime_name, sizeof runtime_name, "%s", runtime);
     pthread_once(&once, prepare_recording);
     return state != OFF;
 }
 
-// Close the file when the process ends.
+// Close the task file at exit.
 __attribute__((destructor)) static void close_file(void) {
     if (state != ON) return;
     state = OFF;
-    weft_record_close(file, WEFT_STATE_EXITED);
+    weft_record_close(task_file, WEFT_STATE_EXITED);
 }

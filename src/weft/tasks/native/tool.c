@@ -27,13 +27,13 @@
 
 __attribute__((visibility("default"))) table weft_tasks = {
     .magic = {'w', 'e', 'f', 't', 'a', 's', 'k', '1'}, .size = sizeof(task), .slab = SLAB};
-static uint64_t ids;
+static uint64_t last_ids;
 // Stands for every task without room in the table, lies at the bottom of each stack and at the end of each free list.
 static task nobody = {.below = &nobody, .traced = NOBODY};
 static __thread __attribute__((tls_model("initial-exec"))) worker me = {.top = &nobody, .free = &nobody, .slot = -1};
-static worker *spare[WORKERS];  // of threads that have ended: their free records, numbers and scopes
-static ompt_set set;
-static int recording;  // in a rank of `weft run --tasks`: who makes which calls is written down
+static worker *spare_workers[WORKERS];  // of threads that have ended: their free records, numbers and scopes
+static ompt_set set_callback;
+static int is_recording;  // in a rank of `weft run --tasks`: who makes which calls is written down
 static void record_switch(void);
 
 // The debugger's breakpoint: reached only by traced tasks.
@@ -41,12 +41,12 @@ __attribute__((noinline, visibility("default"))) void weft_tasks_signal(int even
     __asm__ volatile("" : : "r"(event), "r"(of), "r"(other) : "memory");
 }
 
-// Give a new thread its worker: what an ended thread has left, or a new one.
+// Give a new thread a worker (its entry in the task table): one that an ended thread has left, or a new one.
 static COLD void enter_thread(void) {
     if (me.thread != 0) return;
     uint64_t worker_count = __atomic_load_n(&weft_tasks.workers, __ATOMIC_ACQUIRE);
     for (uint64_t slot = 0; slot < worker_count && slot < WORKERS && me.slot < 0; slot++) {
-        worker *spare_worker = __atomic_exchange_n(&spare[slot], NULL, __ATOMIC_ACQ_REL);
+        worker *spare_worker = __atomic_exchange_n(&spare_workers[slot], NULL, __ATOMIC_ACQ_REL);
         if (spare_worker == NULL) continue;
         me = *spare_worker;
         __atomic_store_n(&weft_tasks.worker[slot], &me, __ATOMIC_RELEASE);
@@ -60,7 +60,7 @@ static COLD void enter_thread(void) {
     __atomic_store_n(&weft_tasks.worker[slot], &me, __ATOMIC_RELEASE);
 }
 
-// Leave the worker of an ending thread to later threads.
+// When a thread ends: leave its worker to later threads.
 static COLD void leave_thread(void) {
     if (me.slot < 0) return;
     worker *spare_worker = malloc(sizeof *spare_worker);
@@ -68,10 +68,10 @@ static COLD void leave_thread(void) {
     me.thread = 0;
     if (spare_worker != NULL) *spare_worker = me;
     __atomic_store_n(&weft_tasks.worker[me.slot], NULL, __ATOMIC_RELEASE);
-    if (spare_worker != NULL) __atomic_store_n(&spare[me.slot], spare_worker, __ATOMIC_RELEASE);
+    if (spare_worker != NULL) __atomic_store_n(&spare_workers[me.slot], spare_worker, __ATOMIC_RELEASE);
 }
 
-// Return a free record after adding a slab of records to the table; `nobody` where there is no room or memory.
+// Add a slab of task records to the table and return one; `nobody` if there is no room or memory.
 static COLD task *refill_records(void) {
     int slab_index = __atomic_fetch_add(&weft_tasks.count, 1, __ATOMIC_RELAXED);
     task *slab = slab_index < SLABS ? calloc(SLAB, sizeof(task)) : NULL;
@@ -90,13 +90,13 @@ static inline uint64_t mix_hash(uint64_t number) {
 // Return what the pedigrees of a task's children are made from.
 static inline uint64_t find_child_line(uint64_t pedigree) { return pedigree * 0xBF58476D1CE4E5B9u; }
 
-// Set a task's pedigree, from which those of its children follow.
+// Set a task's pedigree (its path from the first task, as a hash), from which its children's are derived.
 static inline void set_pedigree(task *record, uint64_t pedigree) {
     record->pedigree = pedigree;
     record->line = find_child_line(pedigree);
 }
 
-// Fill a free record as a new task, not yet begun, and return it.
+// Take a free record for a new, not yet started task and return it.
 static inline task *init_record(task *record, uint64_t id, task *parent, const void *created) {
     me.free = record->below;
     me.next_id = ++id;
@@ -109,14 +109,14 @@ static inline task *init_record(task *record, uint64_t id, task *parent, const v
     return record;
 }
 
-// Return the record of a new task, a child of `parent` made at an instruction; `nobody` where there is no room.
+// Create the record of a new task, a child of `parent` created at a code address; `nobody` if there is no room.
 static COLD task *make_record(task *parent, const void *created) {
     if (me.free == &nobody && (me.free = refill_records()) == &nobody) return &nobody;
-    if ((me.next_id & (SLAB - 1)) == 0) me.next_id = __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED);
+    if ((me.next_id & (SLAB - 1)) == 0) me.next_id = __atomic_fetch_add(&last_ids, SLAB, __ATOMIC_RELAXED);
     return init_record(me.free, me.next_id, parent, created);
 }
 
-// Give a task's record back to the free ones of this thread.
+// Put a task's record back on this thread's free list.
 static inline void release_record(task *record) {
     record->id = 0;
     record->below = me.free;
@@ -130,9 +130,8 @@ static inline task *find_record(const ompt_data *data) {
 static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc);
 static COLD void use_careful_callbacks(void);
 
-// Create a task where handle_task_create() cannot: the first one of a thread, a slab or a block of numbers; of a parent that is
-// traced; an untied one. Arguments that handle_task_create() has too stay in their registers; `flags` may have bits of `traced`
-// in it.
+// Create a task in the rare cases of handle_task_create(): the first of a thread, slab or block of numbers, a traced
+// parent, an untied task. Unused parameters keep the others in their registers; `flags` may contain bits of `traced`.
 static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *task_data, int flags, int dependences,
                                const void *pc) {
     (void)from, (void)frame, (void)dependences;
@@ -147,13 +146,13 @@ static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *ta
     if (flags & OMPT_TASK_INITIAL) {
         record->below = &nobody;
         me.top = record;
-        if (recording) record_switch();
+        if (is_recording) record_switch();
     }
     if (parent->traced & SPAWNS) weft_tasks_signal(ON_CREATE, parent, record);
 }
 
-// Callback of OMPT for a new task: make its record. The hot paths call nothing but at their ends, and ask no pointer
-// that a worker's top answers: they are that short.
+// OMPT callback: a task was created. This is a hot path: it calls nothing except at its end, and takes the parent from
+// the worker instead of from the runtime's pointers.
 static void handle_task_create(ompt_data *from, const void *frame, ompt_data *task_data, int flags, int dependences,
                                const void *pc) {
     (void)frame, (void)dependences;
@@ -170,7 +169,7 @@ static void handle_task_create(ompt_data *from, const void *frame, ompt_data *ta
     task_data->ptr = init_record(record, id, parent, pc);
 }
 
-// Take a task off its worker. If another thread has ended it meanwhile, its record is free now.
+// Take a task off its worker's stack. If another thread has reported its end meanwhile, free its record.
 static COLD void take_off_worker(task *record) {
     record->below = NULL;
     if (!(record->traced & UNTIED)) return;
@@ -180,8 +179,8 @@ static COLD void take_off_worker(task *record) {
     release_record(record);
 }
 
-// Let the worker wait with a task that it would begin or take up, until the debugger holds it no more; until then the
-// task has not come on. It is looked at once the table has it here: who sets the bit sees it there, or is seen.
+// Let this thread wait with a task that the debugger holds, before it starts or resumes it. The task is put in the
+// table as waiting first, so that a concurrent change of the hold is not missed.
 static COLD void wait_until_released(task *prior_task, task *held_task, task *old_below) {
     me.top = prior_task;
     held_task->below = old_below;
@@ -192,8 +191,8 @@ static COLD void wait_until_released(task *prior_task, task *held_task, task *ol
     me.top = held_task;
 }
 
-// Switch a worker's top: `prior` leaves for what lies beneath it, or `next` goes on, from the heap, on top of it. When
-// an untied task gives its place back, LLVM's runtime names its parent as the next, wherever that is.
+// Switch the worker from one task to another: `prior` leaves it for the task beneath, or `next` is put on top. When an
+// untied task is suspended, LLVM's runtime names its parent as next, wherever that is.
 static COLD void switch_tasks(task *prior, task *next) {
     task *old_below = next->below;
     int has_left = prior != &nobody &&
@@ -213,13 +212,13 @@ static COLD void switch_tasks(task *prior, task *next) {
         weft_tasks_signal(old_below == FRESH ? ON_BEGIN : ON_RESUME, next, prior);
 }
 
-// Begin a task that is held or traced: wait, then signal.
+// Start a task that is held or traced: wait while it is held, then signal the debugger.
 static COLD void begin_traced_task(task *prior, task *next) {
     if (next->traced & HELD) wait_until_released(prior, next, FRESH);
     if (next->traced & RUNS) weft_tasks_signal(ON_BEGIN, next, prior);
 }
 
-// End a task that is traced: signal it, then free its record.
+// End a task: signal the debugger if it is traced, then free its record.
 static COLD void end_task(task *ended, task *next) {
     int flags = ended->traced;
     me.top = next;
@@ -229,7 +228,8 @@ static COLD void end_task(task *ended, task *next) {
     release_record(ended);
 }
 
-// Handle each switch that is not the end of an untraced task or the begin of one.
+// Handle a task switch in the rare cases of handle_task_schedule(): traced, untied, suspended, cancelled or detached
+// tasks.
 static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
     task *prior = me.top, *next = to != NULL ? find_record(to) : prior->below;
     if (status == OMPT_SWITCH || status == OMPT_YIELD) return switch_tasks(prior, next);
@@ -246,7 +246,7 @@ static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
     }
 }
 
-// Callback of OMPT for a switch of tasks: keep the worker's top true.
+// OMPT callback: a thread switches tasks. Update the top of its stack of tasks.
 static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
     task *prior = me.top;
     CHECK(from->ptr == prior || (status > OMPT_DETACH && status != OMPT_SWITCH));
@@ -269,7 +269,7 @@ static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
 // that runs the last part may say nothing, and the one that tells of it may have left it long before. So from the first
 // untied task on, it is not the worker's top that says which task is here, but what the runtime names.
 
-// Take those tasks off the worker that lie on top of the one that the runtime says is running.
+// Remove ended untied tasks from the top of this worker's stack, down to the task that the runtime says is running.
 static COLD void settle_worker(const task *running) {
     task *record = me.top;
     if (record == running || running == &nobody) return;
@@ -282,15 +282,15 @@ static COLD void settle_worker(const task *running) {
     }
 }
 
-// The same as handle_task_create(), from the first untied task or taskloop on.
+// OMPT callback in place of handle_task_create(), after the first untied task or taskloop.
 static void handle_create_carefully(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
                                     const void *pc) {
     settle_worker(find_record(from));
     handle_task_create(from, frame, data, flags, dependences, pc == me.named ? me.loop : pc);
 }
 
-// The same as handle_task_schedule(), from the first untied task on: another thread than the one that ran it may tell
-// of an untied task's end.
+// OMPT callback in place of handle_task_schedule(), after the first untied task: another thread may report the end of
+// an untied task.
 static void handle_schedule_carefully(ompt_data *from, int status, ompt_data *to) {
     task *prior = find_record(from);
     settle_worker(prior);
@@ -302,13 +302,13 @@ static void handle_schedule_carefully(ompt_data *from, int status, ompt_data *to
     release_record(prior);
 }
 
-// The same as handle_sync_region(), from the first untied task on.
+// OMPT callback in place of handle_sync_region(), after the first untied task.
 static void handle_sync_carefully(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     if (data != NULL) settle_worker(find_record(data));
     handle_sync_region(kind, endpoint, parallel, data, pc);
 }
 
-// Return the first return address that is neither in the runtime nor in this library.
+// Return the innermost return address on the stack that is neither in the OpenMP runtime nor in this library.
 static COLD const void *find_outside_address(const void *in_runtime) {
     void *addresses[16];
     Dl_info runtime_module, own, module;
@@ -330,13 +330,13 @@ static __thread __attribute__((tls_model("initial-exec"))) struct implicit {
     uint64_t line; // that of the implicit task, while it makes a single's tasks
     int within;
 } implicits[NESTED];
-static __thread __attribute__((tls_model("initial-exec"))) int nested;
+static __thread __attribute__((tls_model("initial-exec"))) int nesting_depth;
 
 static inline struct implicit *find_implicit(void) {
-    return nested > 0 && nested <= NESTED ? &implicits[nested - 1] : NULL;
+    return nesting_depth > 0 && nesting_depth <= NESTED ? &implicits[nesting_depth - 1] : NULL;
 }
 
-// End a `single`: tasks are children of the thread's implicit task again.
+// At the end of a `single` construct: tasks become children of the thread's implicit task again.
 static COLD void end_single(void) {
     struct implicit *implicit_task = find_implicit();
     if (implicit_task == NULL || !implicit_task->within) return;
@@ -344,8 +344,8 @@ static COLD void end_single(void) {
     implicit_task->of->line = implicit_task->line;
 }
 
-// Begin a `single`: the tasks that its executor makes are children of the team's single, by how many singles the team
-// has met.
+// At a `single` construct: if this thread executes it, give the tasks it creates pedigrees that depend on the team and
+// the ordinal of the single, not on the thread.
 static COLD void begin_single(int is_executor) {
     struct implicit *implicit_task = find_implicit();
     if (implicit_task == NULL || implicit_task->of != me.top) return;
@@ -359,7 +359,7 @@ static COLD void begin_single(int is_executor) {
     implicit_task->of->line = find_child_line(mix_hash(team->pedigree - implicit_task->singles));
 }
 
-// Callback of OMPT for worksharing: follow singles, and find the place of a taskloop.
+// OMPT callback for worksharing constructs: track `single`, and find the code address of a `taskloop`.
 static COLD void handle_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count,
                              const void *pc) {
     (void)parallel, (void)data, (void)count;
@@ -371,16 +371,16 @@ static COLD void handle_work(int kind, int endpoint, ompt_data *parallel, ompt_d
     // LLVM's runtime names a place within itself for the tasks of a taskloop.
     me.named = pc;
     me.loop = find_outside_address(pc);
-    set(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
+    set_callback(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
 }
 
-// Use the careful callbacks from here on, as there is an untied task.
+// From the first untied task on, use the slower callbacks that do not trust the worker's top.
 static COLD void use_careful_callbacks(void) {
     static int is_careful;
     if (__atomic_exchange_n(&is_careful, 1, __ATOMIC_RELAXED)) return;
-    set(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
-    set(OMPT_TASK_SCHEDULE, (ompt_function)handle_schedule_carefully);
-    set(OMPT_SYNC_REGION, (ompt_function)handle_sync_carefully);
+    set_callback(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
+    set_callback(OMPT_TASK_SCHEDULE, (ompt_function)handle_schedule_carefully);
+    set_callback(OMPT_SYNC_REGION, (ompt_function)handle_sync_carefully);
 }
 
 static void handle_thread_begin(int kind, ompt_data *data) {
@@ -393,7 +393,8 @@ static void handle_thread_end(ompt_data *data) {
     leave_thread();
 }
 
-// Open a taskgroup, or a team whose directive is at `created`, and return it; NULL without memory.
+// Open a taskgroup (`created` NULL) or a team (`created`: the address of its directive) and return it; NULL without
+// memory.
 static scope *open_scope(scope *outer, const void *created) {
     scope *opened = me.scopes;
     if (opened != NULL) me.scopes = opened->outer;
@@ -407,7 +408,7 @@ static void close_scope(scope *closed) {
     me.scopes = closed;
 }
 
-// Callback of OMPT for the begin of a parallel region: open its team.
+// OMPT callback: a parallel region begins. Create its team.
 static void handle_parallel_begin(ompt_data *from, const void *frame, ompt_data *data, unsigned size, int flags,
                                   const void *pc) {
     (void)frame, (void)size, (void)flags;
@@ -415,14 +416,14 @@ static void handle_parallel_begin(ompt_data *from, const void *frame, ompt_data 
     data->ptr = open_scope(find_record(from)->scope, pc);
 }
 
-// Callback of OMPT for the end of a parallel region: close its team, and signal that its encountering task has joined.
+// OMPT callback: a parallel region ends. Free its team, and signal the debugger if the enclosing task is traced.
 static void handle_parallel_end(ompt_data *data, ompt_data *from, int flags, const void *pc) {
     (void)flags, (void)pc;
     if (data != NULL && data->ptr != NULL) close_scope(data->ptr);
     if (find_record(from)->traced & JOINS) weft_tasks_signal(ON_JOINED, find_record(from), NULL);
 }
 
-// Callback of OMPT for the begin and end of an implicit or initial task.
+// OMPT callback: an implicit or initial task begins or ends.
 static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
                                  int flags) {
     (void)size;
@@ -439,12 +440,12 @@ static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *d
         record->below = me.top;
         record->traced = weft_tasks.watch;
         me.top = record;
-        if (nested++ < NESTED) implicits[nested - 1] = (struct implicit){.of = record};
+        if (nesting_depth++ < NESTED) implicits[nesting_depth - 1] = (struct implicit){.of = record};
         return;
     }
     task *record = find_record(data);
     if (record == &nobody) return;
-    if (nested > 0) nested--;
+    if (nesting_depth > 0) nesting_depth--;
     me.top = record->below;
     data->ptr = &nobody;
     if ((record->traced & RUNS) && !(flags & OMPT_TASK_INITIAL)) weft_tasks_signal(ON_DONE, record, record->below);
@@ -452,7 +453,8 @@ static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *d
     release_record(record);
 }
 
-// Callback of OMPT for waits, which only programs with taskgroups have set: note a wait at a taskgroup's end.
+// OMPT callback for waits, installed at the first taskgroup: note that the running task waits at the end of a
+// taskgroup.
 static void handle_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     (void)parallel, (void)data;
     if (kind != OMPT_SYNC_TASKGROUP) return;
@@ -462,10 +464,11 @@ static void handle_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_d
     record->what = (uint64_t)(uintptr_t)record->scope;
 }
 
-// Open or close a taskgroup. Its wait is a separate event, which only programs with taskgroups pay for.
+// Open or close a taskgroup. The callback for its wait is installed only now, so that other programs do not pay for it.
 static COLD void handle_taskgroup(task *record, int endpoint) {
     static int waits;
-    if (!__atomic_exchange_n(&waits, 1, __ATOMIC_RELAXED)) set(OMPT_SYNC_REGION_WAIT, (ompt_function)handle_sync_wait);
+    if (!__atomic_exchange_n(&waits, 1, __ATOMIC_RELAXED))
+        set_callback(OMPT_SYNC_REGION_WAIT, (ompt_function)handle_sync_wait);
     if (record == &nobody) return;
     if (endpoint == OMPT_BEGIN) {
         scope *group = open_scope(record->scope, NULL);
@@ -478,7 +481,7 @@ static COLD void handle_taskgroup(task *record, int endpoint) {
     if (record->traced & JOINS) weft_tasks_signal(ON_JOINED, record, NULL);
 }
 
-// Callback of OMPT for barriers, taskwaits and taskgroups: note what the running task waits for.
+// OMPT callback for barriers, taskwaits and taskgroups: note what the running task waits for, and that it goes on.
 static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     (void)parallel, (void)data;
     task *record = me.top;
@@ -493,7 +496,7 @@ static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt
     if (RARELY(record->traced & JOINS)) weft_tasks_signal(ON_JOINED, record, NULL);
 }
 
-// Return the entry of a lock, made if it is new; NULL where the table is full. Threads may call it at the same time.
+// Return a lock's entry in the table, added if new; NULL if the table is full. Lock-free, for any thread.
 static lock *find_lock(uint64_t id) {
     uint64_t index = (id >> 3) * 0x9E3779B97F4A7C15u >> 52;
     for (int i = 0; i < LOCKS; i++, index = (index + 1) % LOCKS) {
@@ -507,7 +510,7 @@ static lock *find_lock(uint64_t id) {
     return NULL;
 }
 
-// Callback of OMPT before a lock is taken: the running task waits for it.
+// OMPT callback: the running task waits for a lock.
 static void handle_mutex_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
     (void)kind, (void)hint, (void)how;
     task *record = me.top;
@@ -516,7 +519,7 @@ static void handle_mutex_acquire(int kind, unsigned hint, unsigned how, uint64_t
     record->wait = WAIT_LOCK;
 }
 
-// Callback of OMPT when a lock was taken: the running task owns it.
+// OMPT callback: the running task has taken a lock.
 static void handle_mutex_acquired(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
     task *record = me.top;
@@ -525,14 +528,14 @@ static void handle_mutex_acquired(int kind, uint64_t id, const void *pc) {
     if (entry != NULL) entry->owner = record->id;
 }
 
-// Callback of OMPT when a lock was released.
+// OMPT callback: a lock was released.
 static void handle_mutex_released(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
     lock *entry = find_lock(id);
     if (entry != NULL) entry->owner = 0;
 }
 
-// Callback of OMPT for two dependent tasks: note the last task that another one needs.
+// OMPT callback: a task depends on another one. Remember the last one.
 static void handle_task_dependence(ompt_data *earlier, ompt_data *later) {
     task *first_task = find_record(earlier), *then_task = find_record(later);
     if (first_task != &nobody && then_task != &nobody) then_task->needs = first_task->id;
@@ -541,7 +544,7 @@ static void handle_task_dependence(ompt_data *earlier, ompt_data *later) {
 // In a rank of `weft run --tasks`: what can change a worker's top is called through what looks at it afterwards.
 
 enum { EVENTS = 32 };
-static ompt_function noted[EVENTS];
+static ompt_function recorded_callbacks[EVENTS];
 static ompt_set really_set;
 
 // Return what a task is (enum weft_task_kind), by its parent and its team.
@@ -552,14 +555,13 @@ static int find_task_kind(const task *record) {
                : WEFT_TASK_EXPLICIT;
 }
 
-// Return whether the worker's top is certainly the task that runs. The end of an untied task may be told by another
-// thread, later (see above). Where the task beneath it stands in a wait, that one says when it goes on; where it does
-// not, it may go on unheard, and then nobody knows who is here.
+// Return whether the task on top of the worker is certainly the one that runs. The end of an untied task may be
+// reported late by another thread; it is sure if the task beneath it is in a wait, since that reports when it goes on.
 static int is_known_for_sure(const task *record) {
     return record != &nobody && (!(record->traced & UNTIED) || record->below->wait != 0);
 }
 
-// Record the task that this thread is in now, if it is another one than before.
+// Record that this thread's MPI calls belong to its current task from now on, if the task has changed.
 static void record_switch(void) {
     static __thread __attribute__((tls_model("initial-exec"))) uint64_t last;
     const task *top = me.top;
@@ -578,36 +580,37 @@ static void record_switch(void) {
     weft_switch(&to);
 }
 
-// Callback of OMPT while calls are recorded: the usual one, then record which task is here.
+// OMPT callback while `weft run --tasks` records: call the usual one, then record the current task.
 static void record_task_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
                                const void *pc) {
-    ((__typeof__(&record_task_create))noted[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
+    ((__typeof__(&record_task_create))recorded_callbacks[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
     record_switch();
 }
 
-// Callback of OMPT while calls are recorded: the usual one, then record which task is here.
+// OMPT callback while `weft run --tasks` records: call the usual one, then record the current task.
 static void record_task_schedule(ompt_data *from, int status, ompt_data *to) {
-    ((__typeof__(&record_task_schedule))noted[OMPT_TASK_SCHEDULE])(from, status, to);
+    ((__typeof__(&record_task_schedule))recorded_callbacks[OMPT_TASK_SCHEDULE])(from, status, to);
     record_switch();
 }
 
-// Callback of OMPT while calls are recorded: the usual one, then record which task is here.
+// OMPT callback while `weft run --tasks` records: call the usual one, then record the current task.
 static void record_implicit_task(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
                                  int flags) {
-    ((__typeof__(&record_implicit_task))noted[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index, flags);
+    ((__typeof__(&record_implicit_task))recorded_callbacks[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index,
+                                                                                flags);
     record_switch();
 }
 
-// Callback of OMPT while calls are recorded: the usual one, then record which task is here.
+// OMPT callback while `weft run --tasks` records: call the usual one, then record the current task.
 static void record_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    ((__typeof__(&record_sync_region))noted[OMPT_SYNC_REGION])(kind, endpoint, parallel, data, pc);
+    ((__typeof__(&record_sync_region))recorded_callbacks[OMPT_SYNC_REGION])(kind, endpoint, parallel, data, pc);
     record_switch();
 }
 
-// Set a callback of OMPT in place of ompt_set_callback() while calls are recorded: those that can change a worker's top
-// through one that records it afterwards.
+// Replace ompt_set_callback() while `weft run --tasks` records: callbacks that may change the current task are wrapped
+// by recording ones.
 static int set_recording_callback(int event, ompt_function callback) {
-    noted[event] = callback;
+    recorded_callbacks[event] = callback;
     if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)record_task_schedule;
     if (event == OMPT_IMPLICIT_TASK) callback = (ompt_function)record_implicit_task;
     if (callback == (ompt_function)handle_create_carefully)
@@ -617,7 +620,7 @@ static int set_recording_callback(int event, ompt_function callback) {
     return really_set(event, callback);
 }
 
-// For turns.c: return the record of a task that is made here, and runs when its turn comes.
+// Create the record of a task that turns.c will start later, as a child of the running one, and return it.
 task *weft_tasks_create(const void *created) {
     ompt_data data = {0};
     create_rarely(NULL, NULL, &data, OMPT_TASK_EXPLICIT, 0, created);
@@ -626,41 +629,41 @@ task *weft_tasks_create(const void *created) {
 
 task *weft_tasks_top(void) { return me.top; }
 
-// For turns.c: return the number of the task that holds a lock; 0 if none does.
+// Return the number of the task that holds a lock; 0 if none does.
 uint64_t weft_tasks_find_owner(uint64_t lock_id) {
     const lock *entry = find_lock(lock_id);
     return entry != NULL ? entry->owner : 0;
 }
 
-// Set all callbacks, when OMPT initializes the tool; 1 keeps it.
+// Register all OMPT callbacks when the runtime starts the tool. Return 1 to stay active.
 static int initialize_tool(ompt_lookup lookup, int device, ompt_data *tool) {
     (void)device, (void)tool;
-    set = (ompt_set)lookup("ompt_set_callback");
-    if ((recording = weft_switches_begin("openmp"))) {
-        really_set = set;
-        set = set_recording_callback;
+    set_callback = (ompt_set)lookup("ompt_set_callback");
+    if ((is_recording = weft_switches_begin("openmp"))) {
+        really_set = set_callback;
+        set_callback = set_recording_callback;
     } else {
-        set = weft_turns_begin(set);
+        set_callback = weft_turns_begin(set_callback);
     }
-    set(OMPT_THREAD_BEGIN, (ompt_function)handle_thread_begin);
-    set(OMPT_THREAD_END, (ompt_function)handle_thread_end);
-    set(OMPT_PARALLEL_BEGIN, (ompt_function)handle_parallel_begin);
-    set(OMPT_PARALLEL_END, (ompt_function)handle_parallel_end);
-    set(OMPT_TASK_CREATE, (ompt_function)handle_task_create);
-    set(OMPT_TASK_SCHEDULE, (ompt_function)handle_task_schedule);
-    set(OMPT_IMPLICIT_TASK, (ompt_function)handle_implicit_task);
-    set(OMPT_SYNC_REGION, (ompt_function)handle_sync_region);
-    set(OMPT_WORK, (ompt_function)handle_work);
-    set(OMPT_MUTEX_ACQUIRE, (ompt_function)handle_mutex_acquire);
-    set(OMPT_MUTEX_ACQUIRED, (ompt_function)handle_mutex_acquired);
-    set(OMPT_MUTEX_RELEASED, (ompt_function)handle_mutex_released);
-    set(OMPT_TASK_DEPENDENCE, (ompt_function)handle_task_dependence);
+    set_callback(OMPT_THREAD_BEGIN, (ompt_function)handle_thread_begin);
+    set_callback(OMPT_THREAD_END, (ompt_function)handle_thread_end);
+    set_callback(OMPT_PARALLEL_BEGIN, (ompt_function)handle_parallel_begin);
+    set_callback(OMPT_PARALLEL_END, (ompt_function)handle_parallel_end);
+    set_callback(OMPT_TASK_CREATE, (ompt_function)handle_task_create);
+    set_callback(OMPT_TASK_SCHEDULE, (ompt_function)handle_task_schedule);
+    set_callback(OMPT_IMPLICIT_TASK, (ompt_function)handle_implicit_task);
+    set_callback(OMPT_SYNC_REGION, (ompt_function)handle_sync_region);
+    set_callback(OMPT_WORK, (ompt_function)handle_work);
+    set_callback(OMPT_MUTEX_ACQUIRE, (ompt_function)handle_mutex_acquire);
+    set_callback(OMPT_MUTEX_ACQUIRED, (ompt_function)handle_mutex_acquired);
+    set_callback(OMPT_MUTEX_RELEASED, (ompt_function)handle_mutex_released);
+    set_callback(OMPT_TASK_DEPENDENCE, (ompt_function)handle_task_dependence);
     return 1;
 }
 
 static void finalize_tool(ompt_data *tool) { (void)tool; }
 
-// Give the OpenMP runtime this tool; it looks for the function by its name.
+// Entry point by which the OpenMP runtime finds this tool.
 __attribute__((visibility("default"))) ompt_tool *ompt_start_tool(unsigned version, const char *runtime) {
     (void)version, (void)runtime;
     static ompt_tool result = {initialize_tool, finalize_tool, {0}};

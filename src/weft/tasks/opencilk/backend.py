@@ -45,7 +45,7 @@ class OpenCilkBackend(NativeBackend):
         self._told: dict[int, tuple[str, bytes]] = {}  # where threads stand that have not moved since their last stop
 
     def start(self) -> Stop:
-        """Start the program, stop it at its main, and return the stop. UsageError if no function of it spawns
+        """Start the program, stop it at its main, and return the stop. UsageError if none of its functions spawns
         anything.
         """
         self.code = code.read_program_code(self._program)
@@ -68,7 +68,7 @@ class OpenCilkBackend(NativeBackend):
     # The table
 
     def read_table(self) -> OpenCilkTable:
-        """Return all tasks at the current stop; read once for each stop."""
+        """Return the table of all tasks at the current stop. It is read at the first call after each stop."""
         if self._seen is None or self._seen[0] != self.gdb.moves:
             self._seen = self.gdb.moves, self._read_new_table()
         return self._seen[1]
@@ -95,8 +95,8 @@ class OpenCilkBackend(NativeBackend):
         return table
 
     def _find_workers(self) -> dict[int, int]:
-        """Return the address of each worker's record by gdb's thread number. A thread that is no worker sees the record
-        of the main thread, and is left out.
+        """Return the workers of the runtime: gdb's number of the thread -> address of the worker's record. A thread
+        that is no worker sees the record of the main thread; such threads are left out.
         """
         main = self._gdb.threads.get(self._gdb.pid, 0)
         for thread in sorted(self._gdb.threads.values(), key=lambda thread: thread != main):
@@ -165,7 +165,9 @@ class OpenCilkBackend(NativeBackend):
     # Running
 
     def advance(self, movement: Movement, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has moved on, and return where it stopped."""
+        """Let the program run until a task has made a movement, such as a step, and return the stop there. `child`:
+        follow the next task that it spawns.
+        """
         if self._gdb.exited is not None:
             return self._make_end_stop()
         self._looks = 0
@@ -178,7 +180,8 @@ class OpenCilkBackend(NativeBackend):
                 return told
 
     def next_stop(self) -> dict[str, Any]:
-        """Return gdb's next stop of the program, without its reason if it repeats a stop that was reported before.
+        """Return the program's next stop as gdb describes it. If gdb reports a breakpoint hit a second time for a
+        thread that has not moved, only the thread is returned, without a reason.
 
         If two threads reach breakpoints at once, gdb reports the second one before the first one has moved, and then
         the first one once more.
@@ -196,8 +199,8 @@ class OpenCilkBackend(NativeBackend):
         return {"thread-id": str(thread)} if again else stop
 
     def _thread_position(self, thread: int) -> tuple[str, bytes]:
-        """Return a thread's registers and the bytes of its innermost frame, to see whether it has moved; empty if the
-        thread has gone.
+        """Return (a thread's registers as text, the bytes of its innermost frame), to see later whether the thread has
+        moved. Both are empty if the thread has gone.
         """
         if thread not in self._gdb.threads.values():
             return "", b""
@@ -207,8 +210,8 @@ class OpenCilkBackend(NativeBackend):
         return str(registers), self._gdb.read(sp, size) if 0 < size < NEAR else b""
 
     def make_user_stop(self, stop: dict[str, Any]) -> Stop | None:
-        """Return the stop to show to the user: a breakpoint, watchpoint, signal, deadlock or the program's end; None
-        for stops that are Weft's own.
+        """Return the stop to show to the user: a breakpoint, watchpoint, signal, deadlock or the program's end. None
+        for a stop that only Weft needs.
         """
         if self._gdb.exited is not None:
             return self._make_end_stop()
@@ -230,7 +233,9 @@ class OpenCilkBackend(NativeBackend):
         return self._make_stop(why, thread)
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
-        """Return whether a breakpoint is for the task that a thread runs. UsageError for a pedigree."""
+        """Return whether a breakpoint is for the task that a thread runs. UsageError for a breakpoint on a task's
+        pedigree, as tasks of OpenCilk have none here.
+        """
         if point.pedigree:
             raise UsageError("tasks of OpenCilk have no pedigrees here: `break WHERE task ID`")
         return super().is_meant_for_thread(point, thread)
@@ -241,7 +246,9 @@ class OpenCilkBackend(NativeBackend):
     # Looking
 
     def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """Return a task's frames, innermost first, and where the task and its ancestors were created."""
+        """Return (a task's frames, innermost first; where the task and each of its ancestors was created, the task's
+        own first).
+        """
         place = self.read_table().places.get(task or 0)
         rows = {row.id: row for row in self.tasks()}
         if place is None or with_libraries:
@@ -252,8 +259,8 @@ class OpenCilkBackend(NativeBackend):
     def _thread_and_frames(
         self, task: int | None, rows: dict[int, TaskRow], *, with_libraries: bool = False
     ) -> tuple[int, list[Frame]]:
-        """Return gdb's number of a task's thread, and the task's frames there. DebuggerError if gdb reaches none of
-        them.
+        """Return (gdb's number of the thread that runs a task, the task's frames there). DebuggerError if gdb reaches
+        none of the frames.
         """
         place = self.read_table().places.get(task or 0)
         if self._gdb.exited is not None or place is None:
@@ -267,7 +274,9 @@ class OpenCilkBackend(NativeBackend):
         return place.thread, [one.frame for one in found]
 
     def _gdb_frame(self, task: int | None, level: int) -> tuple[int, int]:
-        """Return gdb's numbers of a task's thread and frame. DebuggerError if gdb cannot reach the frame."""
+        """Return (gdb's number of a task's thread, gdb's number of the frame at `level`). DebuggerError if gdb cannot
+        reach the frame.
+        """
         place = self.read_table().places.get(task or 0)
         if place is not None and level < len(place.own) and place.own[level].level < 0:
             raise DebuggerError("gdb does not come to that frame: it lies on a stack below that of what it called")

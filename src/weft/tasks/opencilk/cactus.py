@@ -66,8 +66,8 @@ class CactusStack:
     activations: list[Activation] = field(default_factory=list)
 
     def split_by_task(self) -> list[list[Activation]]:
-        """Return the activations of each task, the task on top first; every part but the last ends with the helper of
-        the task's spawn.
+        """Return the activations (function calls that have not returned) of each task on the stack, the task on top
+        first. The last activation of each task but the outermost is the helper function of its spawn.
         """
         found: list[list[Activation]] = [[]]
         for one in self.activations:
@@ -85,8 +85,8 @@ class Unwinder:
         self._offsets: dict[int, int] = {}
 
     def unwind_thread(self, thread: int, worker: int) -> CactusStack:
-        """Return a thread's stack from the program's innermost activation on; empty if it runs nothing of the program.
-        `worker`: the thread's number in the kernel.
+        """Return a thread's stack, from the innermost activation (call) of the program's own functions on. It is empty
+        if the thread runs nothing of the program. `worker`: the kernel's id of the thread.
         """
         frames = self._gdb.stack(thread)
         first = next((i for i, frame in enumerate(frames) if is_program_frame(frame)), None)
@@ -103,8 +103,8 @@ class Unwinder:
         return found
 
     def _make_activation(self, frame: Frame, cfa: int, level: int) -> Activation:
-        """Return the activation for a frame of gdb. `cfa`: its canonical frame address; `level`: gdb's number of the
-        frame.
+        """Return the activation (function call) for a frame of gdb. `cfa`: its canonical frame address; `level`: gdb's
+        number of the frame.
         """
         pc = int(frame["addr"], 16)
         function = self._code.function_at(pc)
@@ -117,8 +117,8 @@ class Unwinder:
         return one
 
     def walk_frame_pointers(self, pc: int, fp: int) -> list[Activation]:
-        """Return the activations of a frame and its callers by their frame pointers, as far as they are the program's
-        functions.
+        """Return the activations of a frame and its callers, found by frame pointers. The walk ends at `main`, or
+        before the first function that is not the program's. `pc`, `fp`: instruction and frame pointer of the frame.
         """
         found = list[Activation]()
         for _ in range(DEEP):
@@ -135,10 +135,10 @@ class Unwinder:
         return found
 
     def _frames_with_addresses(self, thread: int, frames: list[Frame]) -> Iterable[tuple[Frame, int]]:
-        """Yield the frames that are not inlined, each with its canonical frame address.
+        """Yield (frame, canonical frame address) for each frame that is not inlined, innermost first.
 
-        A caller's frame pointer leads to its own caller's and to the return address; gdb is asked if that does not
-        agree with gdb's frames.
+        The addresses are read by following frame pointers in memory. Where the return address there does not agree with
+        gdb's frames, gdb is asked instead, which is slower.
         """
         outer, pointer = merge_inlined_frames(frames), 0
         for frame, caller in zip(outer, [*outer[1:], None], strict=False):
@@ -159,8 +159,8 @@ class Unwinder:
                 return
 
     def find_descriptor(self, activation: Activation) -> int:
-        """Return the address of the runtime's record for an activation (its frame descriptor); 0 if it has none
-        (yet).
+        """Return the address of the runtime's record (frame descriptor) for a function call. 0 if the call has none, or
+        not yet.
         """
         offset = self._offsets.get(activation.function, 0)
         if offset:
@@ -176,8 +176,8 @@ class Unwinder:
 
 
 def merge_inlined_frames(frames: list[Frame]) -> list[Frame]:
-    """Return one frame for each call that the machine made. Of the frames that were inlined into a call, the program's
-    innermost one is returned.
+    """Return one frame for each call that the machine made. gdb shows several frames where functions were inlined into
+    a call; of these, the innermost one of the program is returned.
     """
     found: list[list[Frame]] = []
     for frame in frames:

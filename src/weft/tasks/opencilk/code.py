@@ -89,7 +89,9 @@ class ProgramCode:
         return [at + self.shift for function in self._functions for at, _ in function.resumed]
 
     def resumption_at(self, pc: int) -> Resumption | None:
-        """Return how a frame is resumed at an address of the process; None if no frame is resumed there."""
+        """Return how a frame is resumed at an address of the process: at which line, and whether after a sync or a
+        spawn. None if no frame is resumed there.
+        """
         function = self.function_at(pc)
         said = dict(function.resumed).get(pc - self.shift) if function is not None else None
         if said is None:
@@ -99,7 +101,8 @@ class ProgramCode:
         return Resumption(own, any(line.function.startswith(SYNC) for line in chain))
 
     def line_of_resumption(self, pc: int, function: str) -> SourceLine | None:
-        """Return the program's line at which a frame that is just being resumed goes on; None if unknown.
+        """Return the line of the program at which a frame continues that the runtime is just resuming. None if it is
+        not at such a point, or the line is unknown.
 
         The compiler's debug information names a line of the runtime there. `pc`: the frame's address; `function`: the
         name of its function.
@@ -134,7 +137,7 @@ def parse_functions(disassembly: str) -> list[CompiledFunction]:
 
 
 def _split_functions(disassembly: str) -> Iterator[tuple[re.Match[str], list[str]]]:
-    """Yield the heading and the instruction lines of each function in the output of objdump."""
+    """Yield (heading, instruction lines) for each function in the output of objdump."""
     opened, lines = None, list[str]()
     for line in disassembly.splitlines():
         if (begins := FUNCTION.match(line)) is not None:
@@ -148,8 +151,8 @@ def _split_functions(disassembly: str) -> Iterator[tuple[re.Match[str], list[str
 
 
 def _parse_function(heading: re.Match[str], lines: list[str]) -> CompiledFunction:
-    """Return a function from its heading and its instruction lines, with the addresses at which its frames are
-    resumed.
+    """Return a function of the program, with the addresses at which its frames are resumed. `heading`, `lines`: its
+    heading and its instructions in the output of objdump.
     """
     start, name = int(heading[1], 16), heading[2]
     end = int(lines[-1].partition(":")[0], 16) if lines else start
@@ -173,7 +176,8 @@ def read_program_code(program: str) -> ProgramCode:
 
 
 def read_inline_chains(program: str, addresses: Iterable[int]) -> dict[int, list[SourceLine]]:
-    """Return, for each address, its source line and those of the calls that are inlined around it, innermost first.
+    """Return for each address its source lines: that of the innermost inlined function first, then those of the calls
+    that were inlined around it.
 
     LLVM's addr2line is preferred: that of binutils cannot read this part of DWARF 5.
     """

@@ -76,8 +76,8 @@ class TaskMovement:
         self._lines: set[int] = set()
 
     def complete(self) -> Stop:
-        """Run the program until the command is done for the task, and return the stop; after the task's end, run to its
-        parent's join.
+        """Run the program until the command is done for the task, and return the stop. If the task ends, its parent is
+        run until it is past the sync that waits for the task.
         """
         with self._temporary_breakpoints():
             if self._how == "finish":
@@ -90,7 +90,9 @@ class TaskMovement:
 
     @contextmanager
     def _temporary_breakpoints(self) -> Iterator[None]:
-        """Set the breakpoints at resumptions, helpers and ends of tasks inside a `with` block."""
+        """Inside a `with` block, let the program stop where frames are resumed, where tasks end and, if a child is to
+        be followed, in the helper functions of spawns.
+        """
         gdb, code = self._backend.gdb, self._backend.code
         try:
             self._resumed = {self._insert(f"*{pc:#x}") for pc in code.resumed}
@@ -109,8 +111,8 @@ class TaskMovement:
     # Where it is
 
     def _find_task_and_activation(self, key: Key) -> tuple[OpenCilkTask, Activation] | None:
-        """Return the task that an activation belongs to, and the activation; None if it has returned. A task on a
-        worker comes before one on the heap.
+        """Return (task, activation) for the function call that has this key (function, frame address); None if the call
+        has returned. If a task on a worker and one on the heap have it, the one on the worker is returned.
         """
         found = [
             (place, one) for place in self._backend.read_table().rows for one in place.activations if one.key == key
@@ -124,9 +126,8 @@ class TaskMovement:
     # Moves
 
     def _run_to_activation(self, key: Key) -> int | Stop | None:
-        """Run until an activation is on top of a thread, and return gdb's number of the thread.
-
-        A stop if another one came first; None if the activation has returned.
+        """Run until the function call with this key is the innermost one of a thread, and return gdb's number of the
+        thread. If another stop comes first, return that stop; if the call has returned, return None.
         """
         while True:
             found = self._find_task_and_activation(key)
@@ -156,8 +157,8 @@ class TaskMovement:
                 gdb.ask(f"-break-delete {number}")
 
     def _make_final_stop(self, stop: dict[str, Any]) -> Stop | None:
-        """Return the stop if it ends the movement: one for the user, the task's end, or a spawned child; None if the
-        task has to run on.
+        """Return the stop if it ends the movement: a stop to show to the user, the task's end, or a spawned child. None
+        if the task has to run on.
         """
         number, thread = str(stop.get("bkptno", "")), int(stop.get("thread-id", 0) or 0)
         if number and number == self._leaves:
@@ -173,8 +174,8 @@ class TaskMovement:
         return self._backend.make_user_stop(stop)
 
     def _skip_resumed_line(self, key: Key) -> None:
-        """Add the line at which the followed activation is resumed after a spawn to the lines at which a step does not
-        stop.
+        """Let the step not stop at the line at which the followed function call is resumed after a spawn. `key`:
+        (function, frame address) of the call.
         """
         found = self._find_task_and_activation(key)
         resumed = self._backend.code.resumption_at(found[1].pc) if found is not None else None
@@ -182,8 +183,8 @@ class TaskMovement:
             self._lines.add(resumed.at.line)
 
     def _run_to_other_line(self, movement: Movement) -> Stop:
-        """Run to another line of the innermost activation, of its caller, or (`step`) of a called function; return the
-        stop.
+        """Run to another line, and return the stop. The line is in the innermost function call, in its caller, or, for
+        the movement `step`, in a called function.
         """
         begun = self._backend.gdb.moves
         while self._chain:
@@ -208,8 +209,8 @@ class TaskMovement:
         return Stop("done", self._task)
 
     def _make_step_stop(self, thread: int) -> Stop | None:
-        """Return the stop to report after gdb has stepped a thread; None if the thread is at no line at which the step
-        ends.
+        """Return the stop to report after gdb has stepped a thread. None if the step does not end at the line that the
+        thread has reached.
         """
         if not is_program_frame(self._backend.gdb.stack(thread)[0]):
             return None
@@ -226,8 +227,8 @@ class TaskMovement:
         return self._backend.make_stop("line", thread)
 
     def _run_to_detached_child(self, thread: int) -> Stop:
-        """Run the helper function of a spawn until it has become the child task (detached itself), and return the
-        stop.
+        """Run the helper function of a spawn until it counts as the child task (until it has detached itself), and
+        return the stop.
         """
         self._child, self._spawns = False, self._disabled(self._spawns)
         for _ in range(HELPER_LINES):
@@ -245,7 +246,9 @@ class TaskMovement:
         return set()
 
     def _run_to_caller(self) -> Stop:
-        """Run to the caller of the innermost activation, or to the task's end, and return the stop."""
+        """Run until the innermost function call of the task has returned to its caller, or the task ends. Return the
+        stop.
+        """
         for key in self._chain[1:]:
             came = self._run_to_activation(key)
             if came is not None:
@@ -257,7 +260,9 @@ class TaskMovement:
         return Stop("done", self._task)
 
     def _run_to_join(self) -> Stop:
-        """After the task's end, run its parent until it is past the sync that waits for the task; return the stop."""
+        """After the end of the task, run its parent until it is past the sync that waits for the task. Return
+        the stop.
+        """
         found = self._find_task_and_activation(self._parent) if self._parent is not None else None
         if found is None:
             return Stop("done", self._task)
@@ -280,7 +285,7 @@ class TaskMovement:
 
 
 def followed_activations(task: OpenCilkTask) -> list[Key]:
-    """Return the keys (function, frame address) of a task's activations, without the helpers of spawns that are not a
-    task yet.
+    """Return the keys (function, frame address) of a task's function calls. The helper function of a spawn is left out
+    as long as it is not a task of its own.
     """
     return [one.key for one in task.own if not one.helper or one.detached]

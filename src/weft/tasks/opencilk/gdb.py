@@ -18,8 +18,8 @@ class OpenCilkGdb(Gdb):
             self.console(f"skip -gfile {known.folder}/*")
 
     def stack(self, thread: int) -> list[Frame]:
-        """Return all frames of a thread, innermost first; the runtime's code inside the program's functions gets no
-        source file, or the program's line where a frame is resumed.
+        """Return all frames of a thread, innermost first. Frames at code of the runtime that is compiled into the
+        program get no source file; where a frame is being resumed, they get the program's line.
         """
         frames = super().stack(thread)
         for frame in frames:

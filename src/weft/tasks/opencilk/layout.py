@@ -115,7 +115,9 @@ class OpenCilkMemory:
         return Closure(address, status=status, **fields)
 
     def closure_ancestors(self, address: int) -> Iterator[Closure]:
-        """Yield the closure at an address and those that called or spawned it, from the inside out."""
+        """Yield the closure at an address (the runtime's record of a stolen frame), then the closure that called or
+        spawned it, and so on outwards.
+        """
         for _ in range(DEPTH):
             if not address:
                 return

@@ -50,8 +50,8 @@ class ChildNumbers:
         self._next = ROOT
 
     def child_number(self, descriptor_address: int) -> int:
-        """Return the number of the child task whose helper has a descriptor at an address; a new number if it has none
-        yet.
+        """Return the number of a child task, given the address of the frame descriptor of the helper function that
+        spawned it. A child without a number gets a new one, which is written into the descriptor.
         """
         mark = self._memory.number(descriptor_address) >> MARK
         known = self._known.get(descriptor_address)
@@ -83,7 +83,9 @@ class OpenCilkTable:
     def add_tasks_of_workers(
         self, stacks: Iterable[tuple[CactusStack, OpenCilkWorker]], closures: list[Closure]
     ) -> None:
-        """Add the tasks while the workers work: those on each worker's stack, and then those on none."""
+        """Add all tasks to the table: those that each worker runs, then those that lie on the heap, and those on no
+        worker's stack. Also set what each waits for. `stacks`: (stack, worker) for each thread.
+        """
         descriptors = {closure.frame for closure in closures if closure.frame}
         others: list[tuple[CactusStack, list[list[Activation]]]] = []
         for stack, worker in stacks:
@@ -103,8 +105,10 @@ class OpenCilkTable:
         self._set_wait_status(closures)
 
     def _count_own_parts(self, parts: list[list[Activation]], worker: OpenCilkWorker) -> int:
-        """Return how many parts of a worker's stack, counted from the top, are tasks on that worker. They end before
-        the first part whose parent was stolen or is not in the worker's deque.
+        """Return how many tasks, counted from the top of a worker's stack, are on that worker. The count ends before
+        the first task whose parent was stolen, or is not in the worker's deque.
+
+        `parts`: the activations (function calls) of each task, the task on top first.
         """
         gone = [
             closure.spawn_parent for closure in self._memory.closure_ancestors(worker.bottom) if closure.spawn_parent
@@ -114,10 +118,10 @@ class OpenCilkTable:
         count = 1 if parts[0] else 0
         while count < len(parts) and parts[count]:
             parent = parts[count][0]
-            if contains_descriptor(stolen, parent, every):
+            if has_descriptor_in_frame(stolen, parent, every):
                 break
             innermost = count == 1 and parts[0][0].detached  # on its way into its deque, or out of it
-            if not (innermost or contains_descriptor((*worker.deque, worker.behind), parent, every)):
+            if not (innermost or has_descriptor_in_frame((*worker.deque, worker.behind), parent, every)):
                 break
             count += 1
         return count
@@ -126,14 +130,18 @@ class OpenCilkTable:
         return self._numbers.child_number(part[-1].descriptor) if part[-1].detached else ROOT
 
     def _make_task(self, stack: CactusStack, parts: list[list[Activation]], part_index: int) -> OpenCilkTask:
-        """Return the part of a stack with an index as a task on the heap, with its number and its parent's."""
+        """Return the task whose function calls are `parts[part_index]`, as a task on the heap, with its own number and
+        its parent's.
+        """
         part = parts[part_index]
         after = parts[part_index + 1] if part_index + 1 < len(parts) else []
         parent = self._id(after) if after else 0
         return OpenCilkTask(self._id(part), parent, part, stack.thread, caller=after[0] if after else None)
 
     def _add_worker_tasks(self, stack: CactusStack, parts: list[list[Activation]], count: int) -> None:
-        """Add the first `count` parts of a stack as tasks on the worker."""
+        """Add the tasks on top of a worker's stack. `parts`: the function calls of each task, the task on top first;
+        `count`: how many of these tasks are on the worker.
+        """
         above = 0
         for at in range(count):
             place = self._make_task(stack, parts, at)
@@ -145,8 +153,8 @@ class OpenCilkTable:
             self.places[place.id] = place
 
     def _add_heap_tasks(self, stack: CactusStack, parts: list[list[Activation]]) -> None:
-        """Add the parts of a stack as tasks on the heap, except tasks that the table has on a worker. A task that the
-        table has on the heap is replaced if this stack has more activations of it.
+        """Add all tasks of a stack that the table does not have on a worker, as tasks on the heap. If the table has
+        such a task already, the one with more function calls is kept. `parts`: the function calls of each task.
         """
         for at, part in enumerate(parts):
             held = self.places.get(self._id(part)) if part else None
@@ -154,7 +162,9 @@ class OpenCilkTable:
                 self.places[self._id(part)] = self._make_task(stack, parts, at)
 
     def _add_tasks_without_stack(self, closures: list[Closure], descriptors: set[int]) -> None:
-        """Add the tasks that no stack leads to: their last child is done, and a worker is about to continue them."""
+        """Add the tasks that are on no worker's stack, although their last child is done: a worker is about to continue
+        them. `descriptors`: addresses of frame descriptors.
+        """
         known = {one.key for place in self.places.values() for one in place.activations}
         for descriptor in descriptors:
             frame = self._memory.frame(descriptor)
@@ -163,7 +173,9 @@ class OpenCilkTable:
                 self._add_heap_tasks(stack, stack.split_by_task())
 
     def _set_wait_status(self, closures: list[Closure]) -> None:
-        """Set the runtime's status of each task that has a closure, and where a task on the heap will continue."""
+        """Set for each task that has a closure (the runtime's record of a stolen frame) the status that the runtime
+        stores there. For a task on the heap, also set the address at which it will continue.
+        """
         for closure in closures:
             if not closure.frame:
                 continue
@@ -175,9 +187,10 @@ class OpenCilkTable:
                     place.waits = int(frame["pc"]) if place.state == "heap" else 0
 
 
-def contains_descriptor(descriptors: Iterable[int], activation: Activation, activations: list[Activation]) -> bool:
-    """Return whether one of the descriptors (addresses) is in the stack frame of an activation. The frame reaches from
-    the next lower frame of `activations`, but at most 1 MiB down, up to its own canonical frame address.
+def has_descriptor_in_frame(descriptors: Iterable[int], activation: Activation, activations: list[Activation]) -> bool:
+    """Return whether one of `descriptors`, addresses of the runtime's frame descriptors, is in the stack frame of an
+    activation (function call). The stack frame reaches down from its canonical frame address to the next lower one of
+    `activations`, but at most 1 MiB.
     """
     ends = [other.cfa for other in activations if other.cfa < activation.cfa]
     start = max((activation.cfa - (1 << 20), *ends))

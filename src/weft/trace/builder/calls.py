@@ -64,8 +64,8 @@ class RankCalls(RankRecord):
     ) -> int:  # fmt: skip
         """Record any call, and return its index among the events of its thread.
 
-        `status`: what the call's MPI_Status says; `polls`: how many equal failed polls the event counts; `calls`: how
-        many equal calls it counts, of a function that waits for nobody.
+        `status`: the contents of the call's MPI_Status; `polls`: the number of equal failed polls that the event stands
+        for; `calls`: the number of equal calls that it stands for, of a function that waits for nobody.
         """
         function = self.builder.functions[name]
         unknown = set(arguments) - set(function.parameters_by_name)
@@ -172,8 +172,8 @@ class RankCalls(RankRecord):
         self, function: Function, slot: dict[str, int], values: dict[str, Any], *, status: Status | None,
         ticket: int | None, thread: int,
     ) -> None:  # fmt: skip
-        """Write the arguments for which a call's slot (the fixed part of its record) has no room to the thread's stream
-        of tails. Their place is noted in `slot`.
+        """Write the call's arguments that have no room in its slot (the fixed part of its record) to the thread's
+        stream of tails. Their place is noted in `slot`.
         """
         count = None
         if not -(2**31) <= slot["count"] < COUNT_IN_TAIL:

@@ -67,8 +67,8 @@ class Completions(RankCalls):
         )  # fmt: skip
 
     def testsome(self, requests: Sequence[Request], indices: Sequence[int], polls: int = 1, **kw: Any) -> int:
-        """Record a call of MPI_Testsome that completes the requests with these indices; without any, `polls` failed
-        ones.
+        """Record a call of MPI_Testsome that completes the requests with these indices. Without indices, record `polls`
+        failed calls.
         """
         return self.call(
             "MPI_Testsome", array_of_requests=requests, outcount=len(indices), array_of_indices=indices,

@@ -106,7 +106,8 @@ class PointToPoint(RankCalls):
     ) -> int:  # fmt: skip
         """Record a call of MPI_Recv.
 
-        `got`, `got_tag`: what a wildcard received; `received`: bytes, else the whole count.
+        `got`, `got_tag`: source and tag of the message that a wildcard received; `received`: its bytes, by default
+        `count` elements.
         """
         status = self._receive_status(
             source,
@@ -131,8 +132,8 @@ class PointToPoint(RankCalls):
         received: int | None = None, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD,
         buffer: int | None = None, cancelled: bool = False, function: str = "MPI_Irecv", **kw: Any,
     ) -> Request:  # fmt: skip
-        """Record a call of MPI_Irecv, and return its request. `got`, `got_tag`, `received`: what the call that
-        completes it shows.
+        """Record a call of MPI_Irecv, and return its request. `got`, `got_tag`, `received`: source, tag and bytes of
+        the message, for the call that completes the request.
         """
         request = Request(self.new_id("REQUEST"), function, persistent=function.endswith("_init"))
         request.status = self._receive_status(
@@ -192,7 +193,7 @@ class PointToPoint(RankCalls):
         self, source: int = ANY, tag: int = 0, *, flag: bool = True, polls: int = 1, got: int | None = None,
         got_tag: int | None = None, received: int = 4, comm: Handle = WORLD, **kw: Any,
     ) -> int:  # fmt: skip
-        """Record a call of MPI_Iprobe; with flag=False, `polls` failed ones."""
+        """Record a call of MPI_Iprobe. With flag=False, record `polls` failed calls."""
         status = (
             self._receive_status(source, tag, got=got, got_tag=got_tag, received=received, open=kw.get("open", False))
             if flag

@@ -63,8 +63,8 @@ def split_ring_chunk_numbers(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray
 
 
 def read_dropped(fd: int, entries: NDArray[Any]) -> DroppedCalls:
-    """Return how many calls a thread's ring dropped, from the newer of the thread's two accounts of it. Zeros if
-    neither account is whole.
+    """Return the account of the calls that a thread's ring dropped. The newer of the record's two accounts is taken; it
+    is empty if neither is whole.
     """
     newest, found = 0, DroppedCalls()
     for entry in entries:
@@ -101,8 +101,8 @@ def encode_dropped(dropped: DroppedCalls) -> bytes:
 
 
 def order_chunks(kind: int, first_number: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
-    """Return two things: the extents of a ring's chunks in order from the number `first_number` on, and in words what
-    is wrong with them ("" for nothing).
+    """Return two things: the extents of a ring's chunks, in order from the number `first_number` on, and a description
+    of what is wrong with them ("" if nothing is).
 
     Chunks before that number were dropped, and their bytes may already belong to something else.
     """

@@ -92,7 +92,9 @@ def delete_unfinished_copies(root: Path) -> None:
 
 
 def _require_room(size: int, root: Path) -> None:
-    """Raise NoRoomError if a copy of `size` bytes would exceed the limit of snapshots, or what the disk has left."""
+    """Raise NoRoomError if a copy of `size` bytes would exceed the limit of snapshots, or the free space of the
+    disk.
+    """
     there = sum(path.stat().st_size for one in list_snapshots(root) for path in (one / "ranks").iterdir())
     if size + there > MOST_BYTES:
         raise NoRoomError(f"all parts together would take {size + there >> 20} MiB, of {MOST_BYTES >> 20} at most")

@@ -101,8 +101,8 @@ class Suffix:
         return self._begin_ticks_and_ns[1]
 
     def events(self, thread: SuffixThread) -> Events:
-        """Return the calls of a thread that count, those from the moment on that every ring still has. The places of
-        their tails are offsets in the TAILS stream as it is in the file.
+        """Return the calls of a thread from the moment on that every ring still has; earlier ones do not count. The
+        places of their tails are offsets in the TAILS stream as it is in the file.
         """
         ring, _ = self._read_ring(thread)
         events = ring[self._first_call(thread) :]

@@ -43,13 +43,13 @@ struct thread {
 
 static struct weft_values_header *header;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t threads;
-static pthread_key_t key;
-static bool dead;
+static uint32_t thread_count;
+static pthread_key_t thread_key;
+static bool is_stopped;
 
 /* ---- threads and their open iterations ---- */
 
-/* Free a thread's state, for pthread_key_create(). */
+/* Free a thread's state when the thread ends (destructor of the pthread key). */
 static void free_thread(void *data) {
     struct thread *thread = data;
     for (uint32_t i = 0; i < thread->depth; i++) free(thread->frames[i].children);
@@ -57,7 +57,7 @@ static void free_thread(void *data) {
     free(thread);
 }
 
-/* Open an iteration of a thread and return it; NULL without memory. */
+/* Open an iteration (or region) in a thread and return it; NULL without memory. */
 static struct frame *push_frame(struct thread *thread, uint32_t place, int64_t index) {
     if (thread->depth == thread->room) {
         uint32_t room = thread->room ? thread->room * 2 : 16;
@@ -71,21 +71,22 @@ static struct frame *push_frame(struct thread *thread, uint32_t place, int64_t i
     return frame;
 }
 
-/* Return the state of the running thread, made at its first probe; NULL without memory. */
+/* Return the running thread's state, created at its first probe; NULL without memory. */
 static struct thread *find_or_make_thread(void) {
-    struct thread *thread = pthread_getspecific(key);
+    struct thread *thread = pthread_getspecific(thread_key);
     if (thread) return thread;
     thread = calloc(1, sizeof *thread);
     if (!thread) return NULL;
-    thread->slot = (uint16_t)__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
-    if (!push_frame(thread, 0, 0) || pthread_setspecific(key, thread)) {
+    thread->slot = (uint16_t)__atomic_fetch_add(&thread_count, 1, __ATOMIC_RELAXED);
+    if (!push_frame(thread, 0, 0) || pthread_setspecific(thread_key, thread)) {
         free_thread(thread);
         return NULL;
     }
     return thread;
 }
 
-/* Return the counts of a name within an iteration, by the box of its array; NULL where there are too many. */
+/* Return the counters of a loop or probe name within the current iteration, separately for each part (`box`) of its
+ * array; NULL if there are too many. */
 static struct child *find_or_add_child(struct frame *frame, uint32_t name, uint64_t box) {
     for (uint32_t i = 0; i < frame->used; i++)
         if (frame->children[i].name == name && frame->children[i].box == box) return &frame->children[i];
@@ -110,10 +111,10 @@ VISIBLE void weft_values_nest(uint32_t number, int64_t index);
 VISIBLE void weft_values_leave(uint32_t number);
 VISIBLE void weft_values_probe(uint32_t number, const struct weft_array *array);
 
-/* Begin a call of the program's: take the lock and return the thread's state; NULL where nothing is kept, or within a
+/* Begin a call from the program: take the lock and return the thread's state. NULL if nothing is recorded, or in a
  * signal handler that interrupted another call. */
 static struct thread *begin_call(void) {
-    if (dead || !header) return NULL;
+    if (is_stopped || !header) return NULL;
     struct thread *thread = find_or_make_thread();
     if (!thread || thread->inside) return NULL;
     thread->inside = true;
@@ -126,7 +127,7 @@ static void end_call(struct thread *thread) {
     thread->inside = false;
 }
 
-/* Return the number of a place, for its first use; 0 where nothing is kept. */
+/* Return the number of a place (a probe, loop or region of the program); 0 if nothing is recorded. */
 uint32_t weft_values_place(int kind, const char *name, const char *file, uint32_t line, const char *function) {
     struct thread *thread = begin_call();
     if (!thread) return 0;
@@ -136,20 +137,21 @@ uint32_t weft_values_place(int kind, const char *name, const char *file, uint32_
     return number;
 }
 
-/* Return whether a rule keeps what an iteration with this index does, on this rank. */
+/* Return whether a rule records the iteration with this index on this rank. */
 static bool is_index_wanted(const struct weft_rule *rule, int64_t index) {
     return rule->here && index >= rule->first && index <= rule->last &&
            (index - (rule->first == INT64_MIN ? 0 : rule->first)) % rule->step == 0;
 }
 
-/* Close the innermost iteration of a thread. */
+/* Close the innermost open iteration of a thread. */
 static void pop_frame(struct thread *thread) {
     struct frame *frame = &thread->frames[--thread->depth];
     free(frame->children);
     if (!frame->off) weft_write_record(thread->slot, WEFT_VALUE_LEAVE, frame->place, NULL, 0);
 }
 
-/* Close the innermost open iteration of a loop, and all that is open within it. Return whether there was one. */
+/* Close the innermost open iteration of a loop, with everything open inside it. Return false if the loop is not
+ * open. */
 static bool close_loop(struct thread *thread, uint32_t name) {
     for (uint32_t i = thread->depth; name && i-- > 1;) {
         if (weft_places[thread->frames[i].place].name != name) continue;
@@ -159,8 +161,8 @@ static bool close_loop(struct thread *thread, uint32_t name) {
     return false;
 }
 
-/* Return how often the loop was begun within its surroundings: it is another time where the index does not go on in its
- * direction. */
+/* Return how often a loop was started before within its surroundings. An index that does not continue in the loop's
+ * direction starts it anew. */
 static uint32_t count_instance(struct child *child, int64_t index) {
     int direction = index > child->last ? 1 : index < child->last ? -1 : 0;
     bool goes_on = child->count && direction && (!child->direction || child->direction == direction);
@@ -169,8 +171,7 @@ static uint32_t count_instance(struct child *child, int64_t index) {
     return goes_on ? child->count - 1 : child->count++;
 }
 
-/* Record that an iteration or region begins. `is_nested`: the one before has not ended, so that it is open within
- * it. */
+/* Record the begin of an iteration or region. `is_nested`: keep an open iteration of the same loop open around it. */
 static void enter_scope(uint32_t number, int64_t index, bool is_nested) {
     struct thread *thread = begin_call();
     if (!thread) return;
@@ -194,13 +195,14 @@ static void enter_scope(uint32_t number, int64_t index, bool is_nested) {
     end_call(thread);
 }
 
-/* Record the begin of an iteration in languages that do not say where one ends: the one before has. */
+/* Record the begin of an iteration, for languages that do not tell when one ends: it ends the loop's previous
+ * iteration. */
 void weft_values_enter(uint32_t number, int64_t index) { enter_scope(number, index, false); }
 
-/* Record the begin of an iteration in languages that do say it: a loop may be open within itself. */
+/* Record the begin of an iteration, for languages that also tell its end: the loop may be open within itself. */
 void weft_values_nest(uint32_t number, int64_t index) { enter_scope(number, index, true); }
 
-/* Record the end of a loop or region, by its place or by its name. */
+/* Record the end of a loop or region, given by its place, or by its name for a place of kind FINISH. */
 void weft_values_leave(uint32_t number) {
     struct thread *thread = begin_call();
     if (!thread) return;
@@ -214,8 +216,8 @@ void weft_values_leave(uint32_t number) {
     end_call(thread);
 }
 
-/* Return how much of a probe's values is kept (enum weft_values_level): as its own rule says, its loop's, or the
- * rest's. */
+/* Return how much of a probe's values to keep (enum weft_values_level): by its own rule, else its loop's, else its
+ * file's or procedure's. */
 static int find_level(const struct place *place, const struct frame *frame) {
     int level = place->own.level;
     if (level == WEFT_KEEP_UNSAID) level = frame->level;
@@ -223,14 +225,14 @@ static int find_level(const struct place *place, const struct frame *frame) {
     return level == WEFT_KEEP_UNSAID ? WEFT_KEEP_FULL : level;
 }
 
-/* Return from which level on a value is kept: an access that nobody put a probe at is more than a probe. */
+/* Return the lowest level at which a value is kept: program accesses without a probe need a higher one than probes. */
 static int find_least_level(const struct weft_array *array) {
     return array->order & WEFT_READ      ? WEFT_KEEP_FULL
            : array->order & WEFT_WRITTEN ? WEFT_KEEP_CHANGES
                                          : WEFT_KEEP_MINIMAL;
 }
 
-/* Return a number for where a part of an array lies; 0 for what is no part. */
+/* Return a hash of which part of a global array an array is; 0 if it is no part. */
 static uint64_t hash_box(const struct weft_array *array) {
     uint64_t box = array->of != NULL;
     for (int dimension = 0; array->of && dimension < array->dims && dimension < 8; dimension++)
@@ -239,7 +241,7 @@ static uint64_t hash_box(const struct weft_array *array) {
     return box;
 }
 
-/* Record a probe's array, if its rules want it. */
+/* Record the array at a probe, if its rules ask for it. */
 static void record_probe(struct thread *thread, uint32_t number, const struct weft_array *array) {
     struct place *place = &weft_places[number];
     struct frame *frame = &thread->frames[thread->depth - 1];
@@ -269,7 +271,7 @@ static void record_probe(struct thread *thread, uint32_t number, const struct we
     weft_keep_probe(&weft_places[number], &probe, array, level);
 }
 
-/* Record the values of an array at a place. */
+/* Record an array at a place; called by probes. */
 void weft_values_probe(uint32_t number, const struct weft_array *array) {
     struct thread *thread = begin_call();
     if (!thread) return;
@@ -279,7 +281,7 @@ void weft_values_probe(uint32_t number, const struct weft_array *array) {
 
 VISIBLE void weft_values_complain(uint32_t number, const char *what);
 
-/* Record why Python's own side could not take what a probe was given. */
+/* Record why the Python side could not take a probe's value. */
 void weft_values_complain(uint32_t number, const char *what) {
     struct thread *thread = begin_call();
     if (!thread) return;
@@ -289,7 +291,7 @@ void weft_values_complain(uint32_t number, const char *what) {
 
 /* ---- life ---- */
 
-/* Return the number in the first environment variable of a list that is set; -1 if none is. */
+/* Return the number in the first of several environment variables that is set; -1 if none is. */
 static int read_number_variable(const char *const *variables) {
     for (; *variables; variables++) {
         const char *text = getenv(*variables);
@@ -298,21 +300,22 @@ static int read_number_variable(const char *const *variables) {
     return -1;
 }
 
-/* Close the trace at the process's end. */
+/* Close the value trace at exit. */
 static void close_trace(void) {
-    if (!header || dead) return;
+    if (!header || is_stopped) return;
     pthread_mutex_lock(&lock);
     weft_values_close();
-    dead = true;
+    is_stopped = true;
     pthread_mutex_unlock(&lock);
 }
 
+/* Record nothing in a forked child. */
 static void stop_in_child(void) {
-    dead = true;
+    is_stopped = true;
     pthread_mutex_init(&lock, NULL);
 }
 
-/* Open the trace of this process in a folder, if its plan can be understood. */
+/* Create this process's value trace in a folder, unless the run's plan is invalid. */
 static void open_trace(const char *folder) {
     static const char *const ranks[] = {"PMI_RANK",    "PMIX_RANK",    "OMPI_COMM_WORLD_RANK",
                                         "PALS_RANKID", "SLURM_PROCID", NULL};
@@ -320,7 +323,7 @@ static void open_trace(const char *folder) {
     char path[4096], host[64] = "";
     int rank = read_number_variable(ranks);
     snprintf(path, sizeof path, "%s/plan", folder);
-    if (!weft_read_rules(path, rank < 0 ? 0 : rank) || pthread_key_create(&key, free_thread)) return;
+    if (!weft_read_rules(path, rank < 0 ? 0 : rank) || pthread_key_create(&thread_key, free_thread)) return;
     gethostname(host, sizeof host - 1);
     snprintf(path, sizeof path, "%s/%s-%d-%d.values", folder, host, (int)getpid(), rank < 0 ? 0 : rank);
     header = weft_values_create(path, weft_rules_limit());
@@ -331,7 +334,8 @@ static void open_trace(const char *folder) {
     pthread_atfork(NULL, NULL, stop_in_child);
 }
 
-/* Return whether the trace is another process's: a child of a rank has the rank's environment and is not a rank. */
+/* Return whether this process is only a child of a rank, which inherited the rank's environment; the first caller
+ * becomes the owner. */
 static bool is_child_of_rank(void) {
     const char *owner = getenv("WEFT_INTERNAL_VALUES_OWNER");
     if (owner && atoi(owner) != (int)getpid()) return true;
@@ -341,7 +345,7 @@ static bool is_child_of_rank(void) {
     return false;
 }
 
-/* Open a trace where `weft run` asks for one. */
+/* Open a value trace if `weft run` asks for one in the environment. */
 static void start_capture(void) {
     const char *folder = getenv("WEFT_INTERNAL_VALUES");
     if (folder && *folder && !is_child_of_rank()) open_trace(folder);
@@ -352,9 +356,9 @@ static struct weft_entries entries = {weft_values_place, weft_values_enter, weft
 
 VISIBLE struct weft_entries *weft_values_entries(void);
 
-/* Return what probes call; NULL where nothing is to be kept. */
+/* Return the functions that probes call; NULL if nothing is to be recorded. */
 struct weft_entries *weft_values_entries(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start_capture);
-    return header && !dead ? &entries : NULL;
+    return header && !is_stopped ? &entries : NULL;
 }

@@ -28,14 +28,14 @@ enum { INTEGER = 1, LOGICAL = 2, REAL = 3, COMPLEX = 4 };
 
 struct weft_entries *weft_values_entries(void);
 
-/* Return a copy of Fortran's text without its blanks at the end, as a string; the caller frees it. */
+/* Return a C string of a Fortran text without trailing blanks; the caller frees it. */
 static char *copy_text(const char *text, int64_t length) {
     while (length > 0 && text[length - 1] == ' ') length--;
     return strndup(text, (size_t)(length > 0 ? length : 0));
 }
 
-/* Write, in place of a file's name, the address of the program's own call, two frames up, behind the module's
- * procedure. */
+/* Write the address of the program's call into a buffer, in place of a file name: two frames up, behind the Fortran
+ * module's procedure. */
 static __attribute__((noinline)) const char *write_caller_address(char *buffer, size_t capacity) {
     void *frames[4] = {0};
     int n = backtrace(frames, 4);
@@ -43,7 +43,7 @@ static __attribute__((noinline)) const char *write_caller_address(char *buffer, 
     return buffer;
 }
 
-/* Return numpy's letter for a descriptor's type; v for those that are no numbers. */
+/* Return numpy's type letter (i, f, c) for an array descriptor; v for anything that is not a number. */
 static char find_type_letter(const struct descriptor *descriptor) {
     switch (descriptor->type & 0xff) {
     case INTEGER:
@@ -58,8 +58,8 @@ VISIBLE void weft_fortran_probe(const char *name, int64_t length, const struct d
                                 int64_t of_length, const int64_t *lower, int64_t lowers);
 VISIBLE void weft_fortran_scope(int kind, const char *name, int64_t length, int64_t index);
 
-/* Record a probe of a Fortran program. `lower`: the index in the global array `of` of the first element, from 1 on, as
- * long as it is given. */
+/* Record a probe of a Fortran program. For a part of the global array `of`, `lower` gives the index of its first
+ * element there, from 1 on. */
 void weft_fortran_probe(const char *name, int64_t length, const struct descriptor *given, const char *of,
                         int64_t of_length, const int64_t *lower, int64_t lowers) {
     struct weft_entries *entries = weft_values_entries();
@@ -98,8 +98,8 @@ VISIBLE void weft_fortran_part(const char *name, int64_t length, const struct de
 VISIBLE void weft_fortran_part_at(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                                   int64_t halos, const int64_t *lower, const int64_t *periodic);
 
-/* Hand an array with ghost cells on to the recorder; nothing of it is kept here. One with gaps has no shape that it
- * takes. */
+/* Tell the recorder of an array with ghost cells. A non-contiguous array is passed as one without dimensions, which the
+ * recorder refuses. */
 static void declare_part(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                          int64_t halos, const int *comm, const int64_t *lower, const int64_t *periodic) {
     void (*part)(const void *, int, size_t, const char *, int, const int64_t *, const int64_t *, const int *,
@@ -119,14 +119,14 @@ static void declare_part(const char *name, int64_t length, const struct descript
     free(called);
 }
 
-/* Declare an array with ghost cells whose communicator knows the grid. */
+/* Declare a Fortran array with ghost cells; the communicator knows the process grid. */
 void weft_fortran_part(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                        int64_t halos, int comm) {
     declare_part(name, length, given, halo, halos, &comm, NULL, NULL);
 }
 
-/* Declare an array with ghost cells where no communicator knows the grid: `lower` from 0 on, `periodic` 0 or 1, one for
- * each dimension. */
+/* Declare a Fortran array with ghost cells where no communicator knows the process grid. For each dimension: `lower`,
+ * from 0 on, and `periodic`, 0 or 1. */
 void weft_fortran_part_at(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                           int64_t halos, const int64_t *lower, const int64_t *periodic) {
     declare_part(name, length, given, halo, halos, NULL, lower, periodic);

@@ -12,15 +12,15 @@ static const uint64_t weft_place_step[9] = {0x243f6a8885a308d3u, 0x13198a2e03707
                                             0x082efa98ec4e6c89u, 0x452821e638d01377u, 0xbe5466cf34e90c6du,
                                             0xc0ac29b7c97c50ddu, 0x3f84d5b5b5470917u, 0x9216d5d98979fb1bu};
 
-/* Return a hash of 64 bits (the finalizer of MurmurHash3, Appleby 2011): every bit of the argument changes half of the
- * result's. */
+/* Hash 64 bits with the finalizer of MurmurHash3 (Appleby 2011): each input bit changes about half of the output
+ * bits. */
 static inline uint64_t weft_value_mix(uint64_t bits) {
     bits = (bits ^ (bits >> 33)) * 0xff51afd7ed558ccdu;
     bits = (bits ^ (bits >> 33)) * 0xc4ceb9fe1a85ec53u;
     return bits ^ (bits >> 33);
 }
 
-/* Return the bits of a double; all zeros are one number, and so are all NaNs. */
+/* Return the bits of a double; both zeros give the same bits, and so do all NaNs. */
 static inline uint64_t weft_bits_f64(const void *bytes) {
     double number;
     uint64_t bits;
@@ -30,7 +30,7 @@ static inline uint64_t weft_bits_f64(const void *bytes) {
     return bits;
 }
 
-/* Return the bits of a float, likewise. */
+/* Return the bits of a float; both zeros give the same bits, and so do all NaNs. */
 static inline uint64_t weft_bits_f32(const void *bytes) {
     float number;
     uint32_t bits;
@@ -40,7 +40,7 @@ static inline uint64_t weft_bits_f32(const void *bytes) {
     return bits;
 }
 
-/* Return 64 bits for a long double: those of the nearest double, mixed with those of the rest. */
+/* Return 64 bits for a long double: those of the nearest double, combined with those of the remainder. */
 static inline uint64_t weft_bits_f80(const void *bytes) {
     long double number;
     memcpy(&number, bytes, sizeof number);
@@ -48,14 +48,14 @@ static inline uint64_t weft_bits_f80(const void *bytes) {
     return weft_bits_f64(&near) ^ (number - number == 0 ? weft_bits_f64(&rest) << 1 : 0);
 }
 
-/* Return the bits of an integer of up to 8 bytes. */
+/* Return the bits of an integer of up to 8 bytes; of a larger one the first 8 bytes. */
 static inline uint64_t weft_bits_int(const unsigned char *bytes, unsigned size) {
     uint64_t bits = 0;
     memcpy(&bits, bytes, size < 8 ? size : 8);
     return bits;
 }
 
-/* Return whether there is such a type of numbers: a letter as numpy's, and the bytes of an element. */
+/* Return whether numbers of this type (numpy's letter) and size in bytes exist. */
 static inline bool weft_type_known(int type, unsigned size) {
     switch (type) {
     case 'b': return size == 1;
@@ -70,8 +70,8 @@ static inline bool weft_type_known(int type, unsigned size) {
 #define WEFT_HASH_LOOP(bits)                                                                                           \
     for (int64_t i = 0; i < n; i++, at += stride, place += step) sum += weft_value_mix(bits + place)
 
-/* Return the sum of the hashes of `n` elements that lie `stride` bytes apart. The first has the place `place` in the
- * global array, each next one `step` more. */
+/* Return the sum of the hashes of `n` elements that lie `stride` bytes apart. Each hash includes the element's position
+ * in the global array: `place` for the first, `step` more for each next one. */
 static inline uint64_t weft_hash_run(const unsigned char *at, int64_t n, int64_t stride, int type, unsigned size,
                                      uint64_t place, uint64_t step) {
     uint64_t sum = 0;

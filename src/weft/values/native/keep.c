@@ -14,23 +14,23 @@
 
 /* Pages that are to be asked for together. */
 enum { PAGES_AT_ONCE = 64 };
-struct asked {
+struct page_check {
     struct iovec pieces[PAGES_AT_ONCE];
     int n;
     uintptr_t from, to; /* what was asked for last, in whole pages */
     bool gone;
 };
 
-/* Check the pages that were collected: where one cannot be read, `gone` is set. */
-static void check_asked_pages(struct asked *asked) {
+/* Check with one system call whether the collected pages are readable; set `gone` if one is not. */
+static void check_asked_pages(struct page_check *asked) {
     char got[PAGES_AT_ONCE];
     ssize_t readable = asked->n ? weft_read_own_memory(got, asked->pieces, asked->n) : 0;
     if (readable >= 0 && readable < asked->n) asked->gone = true;
     asked->n = 0;
 }
 
-/* Collect the pages from `low` up to `high` to be checked, but for those that were asked for last. */
-static void ask_for_pages(struct asked *asked, uintptr_t low, uintptr_t high) {
+/* Collect the pages of [low, high) for check_asked_pages(), except those collected just before. */
+static void ask_for_pages(struct page_check *asked, uintptr_t low, uintptr_t high) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (high + page - 1) & ~(page - 1);
     low &= ~(page - 1);
     bool goes_on = low >= asked->from && low <= asked->to;
@@ -42,11 +42,10 @@ static void ask_for_pages(struct asked *asked, uintptr_t low, uintptr_t high) {
     if (!goes_on || end > asked->to) asked->to = end;
 }
 
-/* Return whether all elements can be read: a count that is too large ends in memory that is not there, and a page
- * between may be a guard. */
+/* Return whether all elements of an array can be read. A wrong size may reach into unmapped memory or a guard page. */
 static bool is_readable(const struct weft_array *array) {
     struct weft_walk walk = weft_begin_walk(array);
-    struct asked asked = {.n = 0};
+    struct page_check asked = {.n = 0};
     for (struct weft_run run; !asked.gone && weft_find_next_run(&walk, &run);) {
         uintptr_t at = (uintptr_t)run.at;
         int64_t last = (run.n - 1) * run.stride;
@@ -61,7 +60,7 @@ static bool is_readable(const struct weft_array *array) {
     return !asked.gone;
 }
 
-/* Return why an array cannot be recorded, as the end of a sentence; NULL where it can. */
+/* Return why an array cannot be recorded, as a clause for a message; NULL if it can. */
 const char *weft_find_refusal(const struct weft_array *array) {
     if (array->dims == WEFT_SMALL_PITCH)
         return "a pitch is smaller than the shape: give how long the rows in memory are";
@@ -75,7 +74,7 @@ const char *weft_find_refusal(const struct weft_array *array) {
     return is_readable(array) ? NULL : "its memory ends before its elements do";
 }
 
-/* Return the sum of the hashes of all elements, and add to `blocks` (NULL: none) those of each block. */
+/* Return the sum of all elements' hashes, and add each block's share to `blocks` (unless NULL). */
 static uint64_t hash_blocks(const struct weft_array *array, uint64_t *blocks) {
     struct weft_walk walk = weft_begin_walk(array);
     uint64_t sum = 0;
@@ -87,14 +86,14 @@ static uint64_t hash_blocks(const struct weft_array *array, uint64_t *blocks) {
     return sum;
 }
 
-/* Write the elements of a run, without the gaps between them. */
+/* Append the elements of a run (elements at a constant stride) to the trace, without gaps. */
 static void write_run(const struct weft_run *run, unsigned size) {
     if (run->stride == size) weft_values_append(run->at, (size_t)run->n * size);
     else
         for (int64_t i = 0; i < run->n; i++) weft_values_append(run->at + i * run->stride, size);
 }
 
-/* Write the elements, of the blocks that are `changed` where that is given. Return the bytes. */
+/* Append an array's elements to the trace: all, or only the blocks flagged in `changed`. Return the number of bytes. */
 static uint64_t write_elements(const struct weft_array *array, const bool *changed) {
     struct weft_walk walk = weft_begin_walk(array);
     uint64_t bytes = 0;
@@ -106,7 +105,7 @@ static uint64_t write_elements(const struct weft_array *array, const bool *chang
     return bytes;
 }
 
-/* Return an element as a double. */
+/* Return an array element as a double. */
 static double read_number(const struct weft_array *array, const unsigned char *bytes) {
     union {
         double d;
@@ -137,7 +136,7 @@ static double read_number(const struct weft_array *array, const unsigned char *b
     } /* clang-format on */
 }
 
-/* Return least, greatest, sum and sum of squares of all numbers, and how many are NaN. */
+/* Return minimum, maximum, sum and sum of squares of all elements, and the number of NaNs. */
 static struct weft_statistics compute_statistics(const struct weft_array *array) {
     struct weft_statistics result = {0, __builtin_inf(), -__builtin_inf(), 0, 0};
     struct weft_walk walk = weft_begin_walk(array);
@@ -156,17 +155,18 @@ static struct weft_statistics compute_statistics(const struct weft_array *array)
     return result;
 }
 
-/* Fill the shape and place of each dimension as the trace has them. */
+/* Fill in shape, position and global size of each dimension for a trace record. */
 static void fill_extents(const struct weft_array *array, struct weft_value_extent *extents) {
     for (int dimension = 0; dimension < array->dims; dimension++)
         extents[dimension] =
             (struct weft_value_extent){array->shape[dimension], array->lower[dimension], array->whole[dimension]};
 }
 
+/* Append zeros up to a multiple of 8 bytes. */
 static void write_padding(uint64_t bytes) { weft_values_append("\0\0\0\0\0\0\0", (8 - bytes % 8) % 8); }
 
-/* Begin a probe's record: write its head and its extents. `payload` bytes of what `form` asks for follow, padded to 8.
- * Return false where the trace has stopped. */
+/* Begin a probe's record with its head and extents; `payload` bytes in the given form follow, padded to 8. Return false
+ * if the trace has stopped. */
 static bool begin_probe(struct weft_value_probe *probe, const struct weft_array *array, int form, uint64_t payload) {
     struct weft_value_extent extents[WEFT_VALUES_DIMS];
     fill_extents(array, extents);
@@ -179,7 +179,7 @@ static bool begin_probe(struct weft_value_probe *probe, const struct weft_array 
     return true;
 }
 
-/* Write a probe with all values. */
+/* Record a probe with all its values. */
 static void write_values(struct weft_value_probe *probe, const struct weft_array *array) {
     uint64_t bytes = probe->count * array->size;
     if (!begin_probe(probe, array, WEFT_FORM_VALUES, bytes)) return;
@@ -188,7 +188,7 @@ static void write_values(struct weft_value_probe *probe, const struct weft_array
     weft_values_end_record();
 }
 
-/* Write a probe with statistics in place of values. */
+/* Record a probe by statistics instead of values. */
 static void write_statistics(struct weft_value_probe *probe, const struct weft_array *array) {
     struct weft_statistics result = compute_statistics(array);
     if (!begin_probe(probe, array, WEFT_FORM_STATISTICS, sizeof result)) return;
@@ -196,7 +196,7 @@ static void write_statistics(struct weft_value_probe *probe, const struct weft_a
     weft_values_end_record();
 }
 
-/* Write a probe with a hash for each block. */
+/* Record a probe by a hash of each block of elements. */
 static void write_hashes(struct weft_value_probe *probe, const struct weft_array *array, const uint64_t *hashes,
                          uint64_t blocks) {
     if (!begin_probe(probe, array, WEFT_FORM_HASHES, blocks * 8)) return;
@@ -204,8 +204,8 @@ static void write_hashes(struct weft_value_probe *probe, const struct weft_array
     weft_values_end_record();
 }
 
-/* Find the blocks that are not what this place kept last, and return how many; `changed` and `numbers` have room for
- * all. */
+/* Find the blocks whose hash differs from what this probe recorded last: flag them in `changed`, list them in
+ * `numbers`, return how many. */
 static uint64_t find_changed_blocks(const struct place *place, const struct weft_value_probe *probe,
                                     const uint64_t *hashes, uint64_t blocks, bool *changed, uint64_t *numbers) {
     bool has_same_shape = place->blocks == blocks && place->elements == probe->count;
@@ -217,7 +217,7 @@ static uint64_t find_changed_blocks(const struct place *place, const struct weft
     return changed_count;
 }
 
-/* Write a probe with the hashes of all blocks, and the values of those that changed. Return false without memory. */
+/* Record a probe by the hashes of all blocks and the values of those that have changed. Return false without memory. */
 static bool write_changes(struct place *place, struct weft_value_probe *probe, const struct weft_array *array,
                           uint64_t *hashes, uint64_t blocks) {
     bool *changed = malloc(blocks);
@@ -243,8 +243,8 @@ static bool write_changes(struct place *place, struct weft_value_probe *probe, c
     return done;
 }
 
-/* Write a probe by the hashes of its blocks: hashes alone, or changes since the last time. Return false without
- * memory. */
+/* Record a probe by hashes of its blocks (form HASHES), with the changed blocks' values (form CHANGES). Return false
+ * without memory. */
 static bool write_hashed(struct place *place, struct weft_value_probe *probe, const struct weft_array *array,
                          int form) {
     uint64_t blocks = (probe->count + WEFT_VALUES_BLOCK - 1) / WEFT_VALUES_BLOCK;
@@ -263,7 +263,8 @@ static bool write_hashed(struct place *place, struct weft_value_probe *probe, co
     return is_done;
 }
 
-/* Return in which form (enum weft_value_form) a probe is kept: all values of a small one, else as its rules say. */
+/* Return the form (enum weft_value_form) in which to record a probe: all values if it is small, else as its rules
+ * say. */
 static int choose_form(const struct place *place, int level, const struct weft_value_probe *probe) {
     static const int forms[] = {0, WEFT_FORM_HASHES, WEFT_FORM_CHANGES, WEFT_FORM_VALUES};
     if (probe->count <= WEFT_VALUES_SMALL) return WEFT_FORM_VALUES;
@@ -272,7 +273,7 @@ static int choose_form(const struct place *place, int level, const struct weft_v
     return forms[level];
 }
 
-/* Write the values of a probe in the form that its rules ask for. */
+/* Record a probe's array in the form that its rules ask for. */
 void weft_keep_probe(struct place *place, struct weft_value_probe *probe, const struct weft_array *array, int level) {
     int form = choose_form(place, level, probe);
     bool is_done = true;

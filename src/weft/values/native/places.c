@@ -22,7 +22,7 @@ uint32_t weft_place_count;
 
 static uint32_t place_room, buckets[4096], problems;
 
-/* Write a record of the trace: its head, then `byte_count` bytes. */
+/* Append a record to the value trace: a head, then `byte_count` bytes of body. */
 void weft_write_record(uint16_t thread, int kind, uint32_t place, const void *body, size_t byte_count) {
     struct weft_value_record head = {(uint8_t)kind, 0, thread, place, sizeof head + byte_count};
     if (!weft_values_begin_record(head.bytes)) return;
@@ -31,7 +31,7 @@ void weft_write_record(uint16_t thread, int kind, uint32_t place, const void *bo
     weft_values_end_record();
 }
 
-/* Return the bucket of the hash table for a place. */
+/* Return the hash bucket of a place (a probe, loop or region of the program). */
 static uint32_t find_bucket(int kind, const char *name, const char *file, uint32_t line) {
     uint32_t hash = 2166136261u ^ (uint32_t)kind ^ line * 2654435761u;
     for (; *name; name++) hash = (hash ^ (uint8_t)*name) * 16777619u;
@@ -39,7 +39,7 @@ static uint32_t find_bucket(int kind, const char *name, const char *file, uint32
     return hash % 4096;
 }
 
-/* Write down what the program did that a probe could not take; once for each place. */
+/* Record, once for each place, why a probe could not take what the program gave it. */
 void weft_report_problem(uint16_t thread, uint32_t number, const char *what) {
     struct place *place = &weft_places[number];
     if (place->complained || problems++ >= PROBLEMS) return;
@@ -49,8 +49,8 @@ void weft_report_problem(uint16_t thread, uint32_t number, const char *what) {
     weft_write_record(thread, WEFT_VALUE_PROBLEM, number, text, (strlen(text) + 8) / 8 * 8);
 }
 
-/* Find the file of the module that holds an address, and the address as its debugging information counts. False if
- * there is none. */
+/* Find the file of the module that contains an address, and the address as the module's debug information counts it.
+ * Return false if there is none. */
 static bool find_module(void *address, char *path, uint64_t *offset) {
     Dl_info info;
     struct link_map *map = NULL;
@@ -62,15 +62,15 @@ static bool find_module(void *address, char *path, uint64_t *offset) {
     return n > 0;
 }
 
-/* Return the file of a place; of one that is given by its address, `=0x401136=main.c`, the file behind it, which
- * configurations know. */
+/* Return a place's file for comparison with the configuration. A place given by its address, `=0x401136=main.c`, has
+ * the file name after it. */
 static const char *find_named_file(const char *file) {
     const char *behind = *file == '=' ? strchr(file + 1, '=') : NULL;
     return behind ? behind + 1 : file;
 }
 
-/* Write the places of the callers, for languages that do not say their line: their number, then each as value_format.h
- * says. Return the bytes. */
+/* Write the addresses of the calling functions, for languages that give no line number: a count, then each in the form
+ * of value_format.h. Return the number of bytes. */
 static size_t write_callers(const char *file, char *buffer, size_t capacity) {
     void *frames[FRAMES];
     int frame_count = 1;
@@ -95,7 +95,7 @@ static size_t write_callers(const char *file, char *buffer, size_t capacity) {
     return used;
 }
 
-/* Write a new place into the trace. */
+/* Append the definition of a new place (a probe, loop or region) to the trace. */
 static void write_place(uint16_t thread, uint32_t number) {
     const struct place *place = &weft_places[number];
     const char *texts[] = {place->text, place->file, place->function};
@@ -114,7 +114,7 @@ static void write_place(uint16_t thread, uint32_t number) {
     weft_values_end_record();
 }
 
-/* Return the number of a place; 0 if it is new. */
+/* Return the number of a known place (a probe, loop or region); 0 if it is new. */
 static uint32_t find_place(int kind, const char *name, const char *file, uint32_t line, uint32_t bucket) {
     for (uint32_t i = buckets[bucket]; i; i = weft_places[i].next)
         if (weft_places[i].kind == kind && weft_places[i].line == line && !strcmp(weft_places[i].text, name) &&
@@ -123,15 +123,15 @@ static uint32_t find_place(int kind, const char *name, const char *file, uint32_
     return 0;
 }
 
-/* Return the first place of this kind and name (iterations and probes are counted by it, wherever they stand); 0 if
- * there is none. */
+/* Return the first place of this kind and name; 0 if there is none. Probes and iterations are counted by name, wherever
+ * they stand. */
 uint32_t weft_find_namesake(int kind, const char *name) {
     for (uint32_t i = 1; i <= weft_place_count; i++)
         if (weft_places[i].kind == kind && !strcmp(weft_places[i].text, name)) return i;
     return 0;
 }
 
-/* Return the number of a place, written into the trace if it is new; 0 where there is no room for it. */
+/* Return the number of a place (a probe, loop or region); a new one is recorded. 0 if there is no room. */
 uint32_t weft_find_or_add_place(uint16_t thread, int kind, const char *name, const char *file, uint32_t line,
                                 const char *function) {
     uint32_t bucket = find_bucket(kind, name, file, line), known = find_place(kind, name, file, line, bucket);

@@ -24,7 +24,7 @@ static uint64_t limit = 1ull << 30;
 
 static const struct weft_rule nothing = {WEFT_KEEP_UNSAID, 0, INT64_MIN, INT64_MAX, 1, 1, true};
 
-/* Return whether a rank is in a list such as `0-3,7`; `*` means all. */
+/* Return whether a rank is in a list such as `0-3,7`; `*` stands for all ranks. */
 static bool is_rank_listed(const char *ranks, int rank) {
     if (*ranks == '*') return true;
     for (char *end; *ranks; ranks = *end == ',' ? end + 1 : end) {
@@ -36,7 +36,7 @@ static bool is_rank_listed(const char *ranks, int rank) {
     return false;
 }
 
-/* Add a line of the plan. Return false where it cannot be understood, or without memory. */
+/* Parse one line of the plan into a rule. Return false if it is invalid, or without memory. */
 static bool add_rule_line(char *text, int rank) {
     char *word[9], *rest = text;
     for (int i = 0; i < 9; i++)
@@ -60,7 +60,8 @@ static bool add_rule_line(char *text, int rank) {
     return true;
 }
 
-/* Read the plan of a run for a rank; without one all is kept. Return false where it cannot be understood. */
+/* Read the run's plan of what to record on this rank; without a plan everything is recorded. Return false if it is
+ * invalid. */
 bool weft_read_rules(const char *path, int rank) {
     FILE *plan = fopen(path, "re");
     if (!plan) return true;
@@ -79,14 +80,14 @@ bool weft_read_rules(const char *path, int rank) {
 
 uint64_t weft_rules_limit(void) { return limit; }
 
-/* Return whether `given` is a path or its last folders and name. */
+/* Return whether `given` equals a path or its last components. */
 static bool is_path_or_end(const char *path, const char *given) {
     size_t path_length = strlen(path), given_length = strlen(given);
     return given_length <= path_length && !strcmp(path + path_length - given_length, given) &&
            (given_length == path_length || path[path_length - given_length - 1] == '/');
 }
 
-/* Take from a weaker rule what a rule does not say itself. */
+/* Fill in what a rule leaves open from a weaker rule. */
 static void merge_rule(struct weft_rule *into, const struct weft_rule *more) {
     if (into->level == WEFT_KEEP_UNSAID) into->level = more->level;
     if (!into->form) into->form = more->form;
@@ -97,7 +98,8 @@ static void merge_rule(struct weft_rule *into, const struct weft_rule *more) {
     into->here = into->here && more->here;
 }
 
-/* Find the rule of a place itself, and the one that its procedure, its file and the program give, in this order. */
+/* Find the rule for a place itself, and the combined rule of its procedure, its file and the program, in order of
+ * precedence. */
 void weft_find_rules(int kind, const char *name, const char *file, const char *function, struct weft_rule *own_rule,
                      struct weft_rule *outer_rule) {
     static const char *const order[] = {"procedure", "file", "program"};

@@ -2,7 +2,7 @@
 
 #include "hash.h"
 
-/* Return how many elements an array has. */
+/* Return the number of elements of an array. */
 uint64_t weft_count_elements(const struct weft_array *array) {
     uint64_t count = 1;
     for (int dimension = 0; dimension < array->dims; dimension++)
@@ -10,17 +10,17 @@ uint64_t weft_count_elements(const struct weft_array *array) {
     return count;
 }
 
-/* Return a walk over an array's elements that stands at the first one. */
+/* Return a walk over an array's elements, positioned at the first. */
 struct weft_walk weft_begin_walk(const struct weft_array *array) {
     return (struct weft_walk){.array = array, .count = weft_count_elements(array)};
 }
 
-/* Return the dimension whose index runs `nth` fastest, from 0 on. */
+/* Return the dimension whose index varies `nth` fastest in memory order, counted from 0. */
 static int find_dimension_by_speed(const struct weft_array *array, int nth) {
     return array->order & WEFT_FIRST_FASTEST ? nth : array->dims - 1 - nth;
 }
 
-/* Move a walk `count` elements on, within one row or to the begin of the next one. */
+/* Advance a walk by `count` elements, which end within the current row or exactly at its end. */
 static void advance_walk(struct weft_walk *walk, int64_t count) {
     walk->number += (uint64_t)count;
     for (int nth = 0; nth < walk->array->dims; nth++) {
@@ -32,7 +32,7 @@ static void advance_walk(struct weft_walk *walk, int64_t count) {
     }
 }
 
-/* Put the next run of a walk (elements at equal distances, cut where a block ends) into `*run`; false at its end. */
+/* Get the next run of a walk: elements at a constant stride, cut at block boundaries. Return false at the end. */
 bool weft_find_next_run(struct weft_walk *walk, struct weft_run *run) {
     const struct weft_array *array = walk->array;
     if (walk->number >= walk->count) return false;

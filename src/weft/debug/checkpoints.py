@@ -1,8 +1,8 @@
-"""Spares: replays that wait a little before the current place, so that a way back need not start one.
+"""Checkpoints: replays that wait a little before the current place, so that a way back need not start one.
 
 A checkpoint is a replay like any other: its ranks are stopped at an earlier cut of the run, and a debugger is attached
-to the rank in focus. It reaches any later cut by going on, as if it had been started for that cut. Spares are started
-in threads while the person looks at the stop, from the first way back of a session on.
+to the rank in focus. It reaches any later cut by going on, as if it had been started for that cut. Checkpoints are
+started in threads while the person looks at the stop, from the first way back of a session on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from weft.errors import WeftError
 from weft.replay import Goals
 
 KEPT = 2
-"""Spares at a time: a search counts in one replay and stops in another."""
+"""Checkpoints at a time: a search counts in one replay and stops in another."""
 MOST_RANKS = 32
 """Ranks of a run above which none are kept: each is three processes of the program then."""
 BEHIND_NS = 50_000_000
 CALLS = 64
-"""How far behind a rank its spares stand: so much time of the record, and so many calls at most."""
+"""How far behind a rank its checkpoints wait: so much time of the record, and so many calls at most."""
 LEAST = 2
 """Calls that they stand behind at least, to be there for a search that begins at the last one."""
 _OF_MPI = ("ompi", "prte", "pmix", "mpich", "/hydra")
@@ -35,19 +35,19 @@ _OF_MPI = ("ompi", "prte", "pmix", "mpich", "/hydra")
 Made = tuple[Replica, dict[int, Hand]]
 
 
-class Spare:
+class Checkpoint:
     """One replay that waits, or is on its way to where it waits. `make` starts it, and checks whether it is still
     wanted.
     """
 
-    def __init__(self, goals: Goals, make: Callable[[Spare], Made]) -> None:
+    def __init__(self, goals: Goals, make: Callable[[Checkpoint], Made]) -> None:
         self.goals = dict(goals)
         self.wanted = True
         self.made: Made | None = None
         self.thread = threading.Thread(target=self._start_replay, args=[make], daemon=True)
         self.thread.start()
 
-    def _start_replay(self, make: Callable[[Spare], Made]) -> None:
+    def _start_replay(self, make: Callable[[Checkpoint], Made]) -> None:
         with suppress(WeftError, OSError):  # whoever wants it then finds none, and begins one that says why
             self.made = make(self)
 
@@ -60,7 +60,7 @@ class Spare:
         """Return whether the replay has not passed the goals of a cut, so that it can go on to it."""
         return all(goal <= goals[thread] for thread, goal in self.goals.items())
 
-    def follow(self, goals: Goals) -> None:
+    def move_to(self, goals: Goals) -> None:
         """Let the replay go on to a later cut (goals for all threads), and wait there."""
         if self.made is not None:
             self.goals = dict(goals)
@@ -88,42 +88,42 @@ class Stopped(Protocol):
         ...
 
 
-class Spares:
+class Checkpoints:
     """The checkpoints of a session. `asked`: whether a person has gone back, so that they are worth their cost."""
 
     def __init__(self, standing: Stopped) -> None:
         self._standing = standing
         self.asked = False
-        self.kept: list[Spare] = []
+        self.kept: list[Checkpoint] = []
         self._ending: list[threading.Thread] = []
 
-    def take(self, goals: Goals) -> Made | None:
+    def hand_over(self, goals: Goals) -> Made | None:
         """Hand over a checkpoint that has not passed `goals`: return its replay and the debuggers attached to it. None
         if there is none. The caller then has to end the replay.
         """
-        for spare in [one for one in self.kept if one.usable and one.reaches(goals)]:
-            while spare.thread.is_alive():
+        for checkpoint in [one for one in self.kept if one.usable and one.reaches(goals)]:
+            while checkpoint.thread.is_alive():
                 self._standing.pulse()
-                spare.thread.join(0.01)
-            self.kept.remove(spare)
-            if spare.usable and spare.made is not None:
-                return spare.made
-            self._drop(spare)
+                checkpoint.thread.join(0.01)
+            self.kept.remove(checkpoint)
+            if checkpoint.usable and checkpoint.made is not None:
+                return checkpoint.made
+            self._drop(checkpoint)
         return None
 
-    def follow(self) -> None:
+    def follow_focus(self) -> None:
         """Move the checkpoints so that KEPT of them wait shortly before the place of the rank in focus; start or end
         some if necessary. If the user has never gone back, none are kept.
         """
         goals = self._find_waiting_cut() if self.asked else None
-        for spare in list(self.kept):
-            if goals is None or not spare.usable or not spare.reaches(self._find_last_useful_cut()):
-                self.kept.remove(spare)
-                self._drop(spare)
-            elif spare.reaches(goals):
-                spare.follow(goals)
+        for checkpoint in list(self.kept):
+            if goals is None or not checkpoint.usable or not checkpoint.reaches(self._find_last_useful_cut()):
+                self.kept.remove(checkpoint)
+                self._drop(checkpoint)
+            elif checkpoint.reaches(goals):
+                checkpoint.move_to(goals)
         while goals is not None and len(self.kept) < KEPT:
-            self.kept.append(Spare(goals, self._make_spare))
+            self.kept.append(Checkpoint(goals, self._start_checkpoint))
 
     def retire(self, replica: Replica, hands: dict[int, Hand]) -> None:
         """End a replay without waiting for it."""
@@ -136,34 +136,34 @@ class Spares:
 
     def close(self) -> None:
         """End all checkpoints, and wait until they have ended."""
-        for spare in self.kept:
-            self._drop(spare)
+        for checkpoint in self.kept:
+            self._drop(checkpoint)
         self.kept.clear()
         for one in self._ending:
             one.join()
 
-    def _drop(self, spare: Spare) -> None:
+    def _drop(self, checkpoint: Checkpoint) -> None:
         """End a checkpoint that is no longer wanted, without waiting for its end."""
-        spare.wanted = False
+        checkpoint.wanted = False
 
         def end() -> None:
-            spare.thread.join()
-            if spare.made is not None:
-                _end(*spare.made)
+            checkpoint.thread.join()
+            if checkpoint.made is not None:
+                _end(*checkpoint.made)
 
         self._begin_to_end(end)
 
-    def _make_spare(self, spare: Spare) -> Made:
+    def _start_checkpoint(self, checkpoint: Checkpoint) -> Made:
         """Start a replay that runs to the goals of a checkpoint, attach a debugger to the rank in focus, and return
         both. Runs in a thread of its own; WeftError if the checkpoint is no longer wanted.
         """
         standing, rank = self._standing, self._standing.focus
 
         def look() -> None:
-            if not spare.wanted:
+            if not checkpoint.wanted:
                 raise WeftError("nobody waits for this replay any more")
 
-        replica = standing.replay(spare.goals, look)
+        replica = standing.replay(checkpoint.goals, look)
         hands: dict[int, Hand] = {}
         try:
             replica.settle(set, look)

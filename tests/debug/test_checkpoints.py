@@ -32,7 +32,7 @@ comm.Barrier()
 
 @pytest.fixture(scope="module")
 def bench(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(Path(mpich.mpicc).parents[1], tmp_path_factory.mktemp("spares"))
+    return Bench(Path(mpich.mpicc).parents[1], tmp_path_factory.mktemp("checkpoints"))
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def opened() -> Iterator[Callable[[Path], TaskPrompt]]:
 def waiting(debugger: Debugger) -> list[object]:
     """The replays that wait, when they have come to where they do."""
     until = time.monotonic() + PATIENCE
-    while any(one.thread.is_alive() for one in debugger.spares.kept) and time.monotonic() < until:
+    while any(one.thread.is_alive() for one in debugger.checkpoints.kept) and time.monotonic() < until:
         time.sleep(0.05)
-    return [one.made[0] for one in debugger.spares.kept if one.made is not None]
+    return [one.made[0] for one in debugger.checkpoints.kept if one.made is not None]
 
 
 def of(folder: Path) -> list[str]:
@@ -83,7 +83,7 @@ def test_a_line_back_takes_a_replay_that_waits(
     debugger = prompt.debugger
     for command in (f"break 0:{file}:{line(file)} if k == 3", "continue", "delete", "rank 0"):
         prompt.answer(command)
-    assert not debugger.spares.kept, "nobody has gone back yet"
+    assert not debugger.checkpoints.kept, "nobody has gone back yet"
     prompt.answer("reverse-next")
     first = waiting(debugger)
     assert len(first) == 2
@@ -112,7 +112,7 @@ def test_where_a_rank_writes_to_a_file_no_replay_waits_beside_it(
         prompt.answer(command)
     prompt.answer("reverse-next")
     assert prompt.debugger.describe_thread(0)["at"]["line"] == 7
-    assert prompt.debugger.spares.kept == []
+    assert prompt.debugger.checkpoints.kept == []
 
 
 @pytest.mark.cases(1)
