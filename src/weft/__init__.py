@@ -94,9 +94,9 @@ def _describe_event(event: Event) -> str:
     """Return a call with its arguments, results and line, for people."""
     # Who prints no call does not pay for it.
     from weft.terms.call_text import call_text
-    from weft.terms.describe import at_place
+    from weft.terms.describe import site_suffix
 
-    return f"rank {event.rank.index}, event {event.index}: {call_text(event)}{at_place(event)}"
+    return f"rank {event.rank.index}, event {event.index}: {call_text(event)}{site_suffix(event)}"
 
 
 def _make_table(trace: Trace, form: str, query: str) -> Any:

@@ -26,7 +26,7 @@ from weft.terms.argument_columns import Ints
 from weft.terms.byte_layouts import Layout
 from weft.terms.calls import masks_of
 from weft.terms.datatype_layouts import layout_of_elements
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.terms.event_findings import call_at, make_finding, make_left_out_note
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import GUESSED, TouchKind
@@ -178,7 +178,7 @@ class _PendingBuffers:
         completed = rank.event(end) if end < len(rank) else None
         kind, site = int(touches.kind[access.touch]), rank.site(int(touches.site[access.touch]))
         verb = "stores to" if kind & TouchKind.WRITE else "loads from"
-        begun = f", started{at_place(start)}," if maker is not start else ""
+        begun = f", started{site_suffix(start)}," if maker is not start else ""
         other = " (in another thread)" if touches.slot[access.touch] != rank.locate(start.index)[0].slot else ""
         until = f"{call_at(completed)} completes it" if completed else "nothing completes it"
         until = "it has not returned" if end == start.index else until
@@ -191,7 +191,7 @@ class _PendingBuffers:
             [start, *([completed] if completed else [])],
             evidence=self._make_evidence(access, start, completed),
             cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "
-            f"{maker.function.name}{at_place(maker)}",
+            f"{maker.function.name}{site_suffix(maker)}",
         )
         return add_access_site(made, rank, site, kind)
 

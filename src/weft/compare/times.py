@@ -114,9 +114,9 @@ def _describe_place(calls: ThreadCalls, call_index: int, *, is_in_mpi: bool) -> 
     rank: Rank = calls.rank
     here = Event(rank, int(calls.events[call_index]))
     if is_in_mpi:
-        return f"in {describe.call_words(here, peers=False)}{describe.at_place(here)}"
+        return f"in {describe.call_words(here, peers=False)}{describe.site_suffix(here)}"
     last = Event(rank, int(calls.events[call_index - 1]))
-    if (place := describe.at_place(here)) == describe.at_place(last) and place:
+    if (place := describe.site_suffix(here)) == describe.site_suffix(last) and place:
         return f"computing between calls{place}"
-    ends = [f"{describe.call_words(event, peers=False)}{describe.at_place(event)}" for event in (last, here)]
+    ends = [f"{describe.call_words(event, peers=False)}{describe.site_suffix(event)}" for event in (last, here)]
     return f"computing between {ends[0]} and {ends[1]}"

@@ -32,7 +32,7 @@ def explain_barrier(standstill: Standstill, part: frozenset[int]) -> str | None:
     first = next(iter(waiting.values()))
     absent = [index for index in group_members(trace, group) if index not in waiting]
     wait = "waits" if len(waiting) == 1 else "wait"
-    said = f"{rank_words(tuple(waiting))} {wait} in pvm_barrier({group!r}, {count}){describe.at_place(first)}"
+    said = f"{rank_words(tuple(waiting))} {wait} in pvm_barrier({group!r}, {count}){describe.site_suffix(first)}"
     came = f"{len(waiting)} of {count} tasks came"
     who = listed([f"rank {index} {_describe_whereabouts(standstill, index)}" for index in absent[:8]])
     return f"{said}; {came}" + (f": {who}" if absent else ", and no other task joined the group")
@@ -62,4 +62,4 @@ def _describe_whereabouts(standstill: Standstill, index: int) -> str:
         return "joined the group and has ended"
     rank = standstill.trace.ranks[index]
     inside = [rank.event(event) for event in open_calls(rank)[-1:]]
-    return f"is in {describe.call_words(inside[0])}{describe.at_place(inside[0])}" if inside else "is elsewhere"
+    return f"is in {describe.call_words(inside[0])}{describe.site_suffix(inside[0])}" if inside else "is elsewhere"

@@ -257,7 +257,7 @@ def _find_cycles(constraints: Constraints, standing: Ints, stuck: Ints) -> Itera
     """Yield the cycles of stuck processes, in which each waits for the next. If a process waits in a collective, one
     of the absent members counts as the next. `standing`: by process, the constraint at which it is stuck."""
     waiting = {int(p): int(standing[p]) for p in stuck}
-    absent = _absent_members(constraints, standing, waiting)
+    absent = _find_absent_members(constraints, standing, waiting)
     seen: set[int] = set()
     for start in waiting:
         path: list[int] = []
@@ -285,7 +285,7 @@ def _is_within_segment(
     return look is None or bool(constraints.at[standing[one]] < look.told[processes.rank[one]])
 
 
-def _absent_members(constraints: Constraints, standing: Ints, waiting: dict[int, int]) -> dict[int, int]:
+def _find_absent_members(constraints: Constraints, standing: Ints, waiting: dict[int, int]) -> dict[int, int]:
     """Return {number of a collective: a stuck process that has yet to arrive there} for the collectives in which a
     stuck process waits. `waiting`: by stuck process, its constraint."""
     wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
@@ -428,7 +428,7 @@ def _make_finding(match: Match, links: list[_Link]) -> Finding:
         sites=tuple(dict.fromkeys(describe.finding_site(event) for event in named))[:64],
         events=tuple(event.id for event in named),
         evidence=Cycle(cycle=[link.rank for link in links]),
-        cause="; ".join(sorted({f"{e.function.name}{describe.at_place(e)}" for e in events})),
+        cause="; ".join(sorted({f"{e.function.name}{describe.site_suffix(e)}" for e in events})),
     )
 
 
@@ -482,10 +482,10 @@ def _describe_cycle(links: list[_Link], sends: list[_Link]) -> str:
         assert send is not None and receive is not None
         return (
             f"rank {links[0].rank} sends to itself in "
-            f"{describe.call_words(send)}{describe.at_place(send)} before it posts the "
-            f"receive{describe.at_place(receive)}: that got through only because the message was buffered"
+            f"{describe.call_words(send)}{describe.site_suffix(send)} before it posts the "
+            f"receive{describe.site_suffix(receive)}: that got through only because the message was buffered"
         )
-    places = {describe.at_place(link.send) for link in sends if link.send}
+    places = {describe.site_suffix(link.send) for link in sends if link.send}
     if len(sends) == len(links) and len(links) > 3 and len(places) == 1:
         return (
             f"{rank_words(link.rank for link in links)} send to each other in a circle{places.pop()}, each before it "
@@ -500,15 +500,17 @@ def _describe_cycle(links: list[_Link], sends: list[_Link]) -> str:
 
 
 def _describe_early_leave(link: _Link) -> str:
-    left = f"rank {link.rank} left {describe.call_words(link.event)}{describe.at_place(link.event)} before all had come"
-    return f"{left} (rank {link.late.rank.index} comes to it{describe.at_place(link.late)})" if link.late else left
+    left = (
+        f"rank {link.rank} left {describe.call_words(link.event)}{describe.site_suffix(link.event)} before all had come"
+    )
+    return f"{left} (rank {link.late.rank.index} comes to it{describe.site_suffix(link.late)})" if link.late else left
 
 
 def _describe_link(link: _Link) -> str:
     """Return what one process of a cycle does: sends to another rank, or waits in a call."""
     if link.send is None or link.receive is None:
-        return f"rank {link.rank} waits in {describe.call_words(link.event)}{describe.at_place(link.event)}"
+        return f"rank {link.rank} waits in {describe.call_words(link.event)}{describe.site_suffix(link.event)}"
     return (
-        f"rank {link.rank} sends to rank {link.receive.rank.index}{describe.at_place(link.send)} "
-        f"(received{describe.at_place(link.receive)})"
+        f"rank {link.rank} sends to rank {link.receive.rank.index}{describe.site_suffix(link.send)} "
+        f"(received{describe.site_suffix(link.receive)})"
     )

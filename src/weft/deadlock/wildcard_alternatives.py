@@ -64,7 +64,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     Findings of the same cause are one finding. If there are more choices than are tried, the findings say so. The list
     is empty for a run that does hang.
     """
-    choices = _other_choices(match, order)
+    choices = _find_other_choices(match, order)
     if not len(choices.recv) or Standstill(trace).stuck:
         return []
     replays = _Reruns(match)
@@ -131,7 +131,7 @@ class _Choices(NamedTuple):
     place: Ints
 
 
-def _other_choices(match: Match, order: Order) -> _Choices:
+def _find_other_choices(match: Match, order: Order) -> _Choices:
     """Return which other messages the wildcard receives could have taken. Messages that a receive of another form took
     come first; of choices at the same pair of lines at most MOST_OF_ONE_PLACE are kept."""
     races = detect_races(match, order)
@@ -449,15 +449,15 @@ def _make_finding(again: _Rematch, stuck_call: Event, wanting: int, stuck: int) 
     via = (
         ""
         if waiting.index == stuck_call.index or base_name(stuck_call.function.name) == "Mrecv"
-        else f", in {describe.call_words(stuck_call)}{describe.at_place(stuck_call)}"
+        else f", in {describe.call_words(stuck_call)}{describe.site_suffix(stuck_call)}"
     )
     company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""
     return make_finding(
         "potential-deadlock",
-        f"rank {again.rank} receives from any source{describe.at_place(receive)} and took the message of rank "
-        f"{took.rank.index} (sent{describe.at_place(took)}); had it taken the one of rank {other.rank.index} "
-        f"(sent{describe.at_place(other)}), which could have come first, it would wait for ever for "
-        f"{describe.call_words(waiting)}{describe.at_place(waiting)}{via}{company}",
+        f"rank {again.rank} receives from any source{describe.site_suffix(receive)} and took the message of rank "
+        f"{took.rank.index} (sent{describe.site_suffix(took)}); had it taken the one of rank {other.rank.index} "
+        f"(sent{describe.site_suffix(other)}), which could have come first, it would wait for ever for "
+        f"{describe.call_words(waiting)}{describe.site_suffix(waiting)}{via}{company}",
         list(dict.fromkeys((receive, waiting, other, took, stuck_call))),
         certainty="possible",
         evidence=Alternative(
@@ -466,6 +466,7 @@ def _make_finding(again: _Rematch, stuck_call: Event, wanting: int, stuck: int) 
             stuck=stuck,
         ),
         cause=(
-            f"{receive.function.name}{describe.at_place(receive)}; {waiting.function.name}{describe.at_place(waiting)}"
+            f"{receive.function.name}{describe.site_suffix(receive)}; "
+            f"{waiting.function.name}{describe.site_suffix(waiting)}"
         ),
     )

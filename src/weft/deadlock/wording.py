@@ -123,14 +123,15 @@ class _FindingMaker:
         return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses))
 
     def _group_ranks(self, ranks: Iterable[int]) -> list[Group]:
-        """Return the blocked ranks grouped by call and line; the groups that explain most come first."""
+        """Return the blocked ranks grouped by call and source line. The groups whose reasons explain most come
+        first."""
         by_call: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for index in sorted(ranks):
             event = self.blocked[index].event
             peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
             key = (
                 describe.call_words(event, peers=False),
-                describe.at_place(event),
+                describe.site_suffix(event),
                 event.comm_id,
                 peers and event.peer,
             )
@@ -161,7 +162,7 @@ class _FindingMaker:
         return f"{head}; {self._describe_reason(first, reasons[0])}"
 
     def _describe_reason(self, group: Group, reason: Reason) -> str:
-        """Return why a group waits."""
+        """Return words that say why a group of ranks waits, by one of its reasons."""
         if (why := self._describe_fewer_pickled_collectives(group)) is not None:
             return why
         if reason.what == "message":
@@ -260,7 +261,8 @@ class _FindingMaker:
         )
 
     def _describe_absent_members(self, group: Group, reason: Reason) -> str:
-        """Return which members of a collective did not come, or made another call."""
+        """Return words that say which members of a collective did not come, and where they are. If they made another
+        call instead, say which, and note it in `misses`."""
         absence = reason.absence
         others = sorted(reason.need.all_ranks())
         if absence is None:
@@ -276,7 +278,7 @@ class _FindingMaker:
             self.told.update(same)
             rounds = self.counts.describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], same)
             text = f"{rank_words(same)}{rounds and f' {rounds} and'} called {describe.call_words(event)}"
-            text += f"{describe.at_place(event)} in its place"
+            text += f"{describe.site_suffix(event)} in its place"
             still = event.open
             return text if still else f"{text}, and {self._describe_whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
@@ -293,9 +295,9 @@ class _FindingMaker:
     def _is_same_call(self, index: int, event: int, like: Event) -> bool:
         """Return whether an event of a rank is the same call, at the same line, as `like`."""
         other = self.standstill.trace.ranks[index].event(event)
-        return describe.call_words(other) == describe.call_words(like) and describe.at_place(
+        return describe.call_words(other) == describe.call_words(like) and describe.site_suffix(
             other
-        ) == describe.at_place(like)
+        ) == describe.site_suffix(like)
 
     def _describe_other_tag(self, reason: Reason) -> str:
         """Return words that say that the receiver of a blocked send waits for the same sender with another tag, and
@@ -325,7 +327,7 @@ class _FindingMaker:
         self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
         who = "it" if first.source == source else _name(first.source)
         whom = " to each" if len(group.ranks) > 1 else ""
-        return f" ({who} sent tag {first.tag}{on}{whom}{describe.at_place(event)}, which nobody receives)"
+        return f" ({who} sent tag {first.tag}{on}{whom}{describe.site_suffix(event)}, which nobody receives)"
 
     def _last_message(self, channel: Channel, receiver: int) -> Event | None:
         """Return the call that sent the last message of a channel to a rank. None if the run does not have that call
@@ -336,7 +338,7 @@ class _FindingMaker:
         return self.standstill.trace.ranks[channel.source].event(int(found[-1])) if len(found) else None
 
     def _describe_places(self, ranks: list[int], group: Group) -> str:
-        """Return where some ranks are."""
+        """Return words that say where some ranks are: ended, or waiting in which calls."""
         if len(ranks) == 1:
             return self._describe_whereabouts(ranks[0], group)
         inside = [i for i in ranks if i in self.blocked]
@@ -377,7 +379,7 @@ class _FindingMaker:
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
         company = f", with {rank_words(with_it)}" if with_it else ""
-        where = describe.at_place(blocked.event) + describe.task_suffix(
+        where = describe.site_suffix(blocked.event) + describe.task_suffix(
             *(self.blocked[i].event for i in (index, *with_it))
         )
         return f"{subject} in {describe.call_words(blocked.event)}{_describe_request(blocked)}{where}{company}"
@@ -426,7 +428,7 @@ def list_pickled_collectives(rank: Rank, comm: Communicator) -> list[Event]:
 
 
 def _call_at(event: Event) -> str:
-    return describe.call_words(event) + describe.at_place(event)
+    return describe.call_words(event) + describe.site_suffix(event)
 
 
 def _find_near_channel(untaken: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
@@ -447,7 +449,7 @@ def _main_thread(blocked: list[Blocked]) -> Blocked:
 def _describe_call(group: Group) -> str:
     """Return the call of a group, and where it stands."""
     request = _describe_request(group.blocked, peers=len(group.ranks) == 1)
-    return f"{group.call}{request}{describe.at_place(group.blocked.event)}{group.task}"
+    return f"{group.call}{request}{describe.site_suffix(group.blocked.event)}{group.task}"
 
 
 def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:
@@ -455,7 +457,7 @@ def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:
     if base_name(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
         return ""
     made = blocked.reasons[0].event
-    of = describe.at_place(made).replace(" at ", " of ", 1)
+    of = describe.site_suffix(made).replace(" at ", " of ", 1)
     return f" for {describe.call_words(made, peers=peers)}{of}"
 
 

@@ -13,7 +13,7 @@ from weft.deadlock import STOOD_NS
 from weft.deadlock.blocked_ranks import Reason, Standstill
 from weft.deadlock.unfinished_collectives import find_unfinished_collectives
 from weft.endings.end_causes import End, How, find_user_site
-from weft.terms.describe import at_place, call_words
+from weft.terms.describe import call_words, site_suffix
 from weft.terms.library_code import is_library_code
 from weft.trace import Event, Trace
 from weft.trace.sites import CallSite
@@ -39,7 +39,7 @@ def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
         reason = next((r for b in blocked for r in b.reasons if r.need.all_ranks()), None)
         if reason is None or rank in told:
             continue
-        key = (call_words(blocked[0].event) + at_place(blocked[0].event), tuple(sorted(reason.need.all_ranks())))
+        key = (call_words(blocked[0].event) + site_suffix(blocked[0].event), tuple(sorted(reason.need.all_ranks())))
         groups.setdefault(key, []).append(rank)
         reasons[key] = reason
     ends = {end.rank.index: end for end in found}
@@ -55,7 +55,7 @@ def _describe_stuck_library(standstill: Standstill, ends: Mapping[int, End]) -> 
     """Return a line for each collective in which all members had been for some time. No call is missing then: the MPI
     library itself does not complete it."""
     return [
-        f"all members of {event.comm.name} are in {call_words(event)}{at_place(event)}: the MPI library itself does "
+        f"all members of {event.comm.name} are in {call_words(event)}{site_suffix(event)}: the MPI library itself does "
         "not complete it"
         for events in find_unfinished_collectives(standstill)[:MAX_LINES]
         if (event := events[0]).comm is not None
@@ -75,7 +75,9 @@ def _describe_wait(ranks: list[int], what: str, reason: Reason, missing: list[in
 def _describe_place(end: End) -> str:
     """Return words for what a rank did when it was ended: `polled iprobe(source=1, tag=5) at a.py:7 in vain for 5.7
     s`, at which line it was outside MPI, or both."""
-    polls = [f"polled {call_words(poll)}{at_place(poll)} in vain for {_seconds(poll)}" for poll in _last_polls(end)]
+    polls = [
+        f"polled {call_words(poll)}{site_suffix(poll)} in vain for {_seconds(poll)}" for poll in _find_last_polls(end)
+    ]
     site = find_user_site(end.ending) if end.ending is not None else None
     at = [f"was outside MPI{_at(site)}"] if site is not None and not (polls and is_library_code(site)) else []
     return " and ".join([*at, *polls]) or "made no call of MPI any more"
@@ -85,7 +87,7 @@ def _at(site: CallSite) -> str:
     return f" at {PurePath(site.file).name}:{site.line}" if site.file else ""
 
 
-def _last_polls(end: End) -> list[Event]:
+def _find_last_polls(end: End) -> list[Event]:
     """Return the polls (probes or tests) that the threads of a rank repeated without success when it was ended, at
     most one a thread."""
     rank = end.rank

@@ -58,7 +58,7 @@ def describe_growth(run: Path, file: Path, rate: float) -> str:
     # Few jobs record so much: the others do without numpy and the reader of records.
     import numpy as np
 
-    from weft.terms.describe import at_place, call_words
+    from weft.terms.describe import call_words, site_suffix
     from weft.trace import Trace
     from weft.trace.site_lines import resolve_sites
 
@@ -70,6 +70,7 @@ def describe_growth(run: Path, file: Path, rate: float) -> str:
     newest = len(rank.events) - len(sites) + int(np.flatnonzero(sites == numbers[counts.argmax()])[-1])
     event = rank.event(newest)
     return (
-        f"rank {rank.index} records {rate / 1e6:.0f} MB a second, most of it for {call_words(event)}{at_place(event)}; "
+        f"rank {rank.index} records {rate / 1e6:.0f} MB a second, most of it for "
+        f"{call_words(event)}{site_suffix(event)}; "
         "`weft run --keep last:1min` records the last minute only, `--level outcomes` only what a replay needs"
     )

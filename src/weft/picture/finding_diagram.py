@@ -91,7 +91,7 @@ def _first_ranks(wanted: Iterable[int], ranks: int) -> list[int]:
 
 
 def _call_site_text(event: Event) -> str:
-    return describe.at_place(event).removeprefix(" at ")
+    return describe.site_suffix(event).removeprefix(" at ")
 
 
 # Deadlocks

@@ -13,7 +13,7 @@ from weft.base.lazy import dataclass
 from weft.match import NONE, Match
 from weft.mpi.meaning import Act, base_name, functions_with
 from weft.picture.classes import CLASSES, OTHER, class_number_of
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, PROC_NULL
 
@@ -109,7 +109,7 @@ def _step_key(step: CallStep) -> tuple[object, ...]:
     of repetitions, and both returned or both did not."""
     event, comm = step.event, step.event.comm
     wild = bool(event.flags & Flag.ANY_SOURCE)
-    return _base(event), at_place(event), event.tag, comm.key if comm else None, event.open, wild, step.times
+    return _base(event), site_suffix(event), event.tag, comm.key if comm else None, event.open, wild, step.times
 
 
 def _base(event: Event) -> str:

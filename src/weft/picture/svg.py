@@ -21,7 +21,7 @@ from weft.picture.svg_base import Picture, escape_text, svg_head
 from weft.picture.text import format_seconds
 from weft.picture.window import Window, parse_window, select_ranks
 from weft.terms import calls
-from weft.terms.describe import at_place, call_words
+from weft.terms.describe import call_words, site_suffix
 from weft.terms.run_extent import Extent, run_extent
 from weft.trace import Event, Level, Rank, Trace
 
@@ -197,7 +197,7 @@ class _SvgDrawing:
         """Return the words that a viewer shows over a call: rank, call, line, start and duration."""
         took = "never returned" if event.exit_ns is None else f"took {format_seconds(event.exit_ns - event.enter_ns)}"
         return (
-            f"rank {event.rank.index}: {call_words(event)}{at_place(event)}, at "
+            f"rank {event.rank.index}: {call_words(event)}{site_suffix(event)}, at "
             f"{format_seconds(event.enter_ns)}, {took}"
         )
 
@@ -272,7 +272,7 @@ class _SvgDrawing:
     def _draw_lost_message(self, send: Event) -> str:
         """Return SVG for a message that nobody received: a cross."""
         x, y = self.x_position(send.enter_ns), self._row_middle(send)
-        tip = escape_text(f"nobody received {call_words(send)}{at_place(send)}")
+        tip = escape_text(f"nobody received {call_words(send)}{site_suffix(send)}")
         return f'<path class="trouble" d="M{x:.1f} {y:g}l10 -9m-3 -3l6 6m0 -6l-6 6"><title>{tip}</title></path>'
 
     def _draw_waits(self) -> Iterable[str]:

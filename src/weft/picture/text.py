@@ -23,7 +23,7 @@ from weft.picture.classes import CLASSES
 from weft.picture.last_calls import CallStep, RankGroup, assign_columns, class_word, group_ranks
 from weft.picture.options import DEPTH
 from weft.terms import calls
-from weft.terms.describe import at_place, function_word, pickled_collective
+from weft.terms.describe import function_word, pickled_collective, site_suffix
 from weft.terms.rank_progress import describe_end, has_reached_finalize
 from weft.terms.run_extent import run_extent
 from weft.trace import Event, Flag, Level, Trace
@@ -194,7 +194,7 @@ class _TextDrawing:
 
     def _open_call_note(self, group: RankGroup, step: CallStep) -> str:
         took = format_seconds(self.run.last - step.event.enter_ns)
-        text = f"{_TORN} in {function_word(step.event)}{at_place(step.event)} since {took}"
+        text = f"{_TORN} in {function_word(step.event)}{site_suffix(step.event)} since {took}"
         return printable(text + self._waits_text(group))
 
     def _waits_text(self, group: RankGroup) -> str:

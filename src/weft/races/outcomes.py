@@ -124,7 +124,7 @@ def _left_over_text(match: Match, receive_row: int, send_row: int) -> str:
     event = match.trace.event(*match.recvs.id(receive_row))
     source = match.sends.rank_of(send_row)
     return (
-        f"{describe.call_words(event)}{describe.at_place(event)} cannot take the message of rank "
+        f"{describe.call_words(event)}{describe.site_suffix(event)} cannot take the message of rank "
         f"{source} in its place and may "
         "be left without one"
     )
@@ -142,10 +142,10 @@ def _find_misfit(send: Event, receive: Event) -> tuple[str, str]:
         return SAME, ""
     if "send" in receive.function.name.lower():
         return SAME, ""  # a half of MPI_Sendrecv, whose receive is not in the slot
-    place = f"{describe.call_words(receive)}{describe.at_place(receive)}"
+    place = f"{describe.call_words(receive)}{describe.site_suffix(receive)}"
     if send.count * sizes[0] > receive.count * sizes[1] and not is_sized_by_probe(receive):
-        return TOO_LONG, f"the message{describe.at_place(send)} is too long for {place}"
+        return TOO_LONG, f"the message{describe.site_suffix(send)} is too long for {place}"
     kinds = [{machine_type(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
     if all(kinds) and kinds[0] != kinds[1] and not _BYTES & (kinds[0] | kinds[1]):
-        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.at_place(send)}"
+        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.site_suffix(send)}"
     return SAME, ""

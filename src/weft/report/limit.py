@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.base.lazy import dataclass
 from weft.base.words import rank_words
-from weft.terms.describe import at_place, call_words
+from weft.terms.describe import call_words, site_suffix
 from weft.trace import Event, Flag, Rank, Trace, site_lines
 
 Place = tuple[int, int, int]
@@ -74,9 +74,8 @@ def last_call(rank: Rank, thread: int) -> Event:
 
 def limit_sentence(event: Event, seconds: float, others: str) -> str:
     """Return `rank 1 has been in recv(source=2, tag=5) at a.c:12 for 60 s; ranks 0 and 3 have made calls since`."""
-    return (
-        f"limit: rank {event.rank.index} has been in {call_words(event)}{at_place(event)} for {seconds:.0f} s{others}"
-    )
+    call = call_words(event) + site_suffix(event)
+    return f"limit: rank {event.rank.index} has been in {call} for {seconds:.0f} s{others}"
 
 
 def describe_others(trace: Trace, caller: int, made: Mapping[int, int]) -> str:

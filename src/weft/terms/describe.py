@@ -42,7 +42,7 @@ def _file_or_module(place: CallSite) -> str:
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
-def at_place(event: Event) -> str:
+def site_suffix(event: Event) -> str:
     """Return the place of a call as the end of a sentence: ` at step.py:9`; if only the function is known,
     ` in solve_ (libsolver.so+0x2c86)`. "" if nothing is known.
     """

@@ -73,9 +73,9 @@ def make_left_out_note(kind: str, event: Event, question: str) -> Finding:
 
 def cause_key(*events: Event) -> str:
     """Return a key that findings about the same calls at the same lines share, whatever the rank."""
-    return "; ".join(f"{event.function.name}{describe.at_place(event)}" for event in events)
+    return "; ".join(f"{event.function.name}{describe.site_suffix(event)}" for event in events)
 
 
 def call_at(event: Event) -> str:
     """Return `isend(dest=1, tag=3) at a.c:5`."""
-    return describe.call_words(event) + describe.at_place(event)
+    return describe.call_words(event) + describe.site_suffix(event)

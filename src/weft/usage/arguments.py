@@ -128,7 +128,7 @@ class _ArgumentChecks:
             self.told.add(index)
             yield make_finding(
                 "invalid-argument",
-                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.at_place(event)}",
+                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.site_suffix(event)}",
                 [event],
                 severity=severity,
                 evidence=Parameter(parameter=parameter),

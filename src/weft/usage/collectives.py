@@ -434,7 +434,7 @@ def _unequal_value_finding(
         shown = show(event, value)
         shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
         told.append(
-            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.at_place(event)}"
+            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.site_suffix(event)}"
         )
     return make_finding(
         "argument-mismatch",
@@ -543,8 +543,8 @@ def _clash_finding(table: _CollectiveTable, instance: int, clash: Clash) -> Find
     return make_finding(
         "argument-mismatch",
         f"in {name} on {table.comm(instance).name} rank {sender.rank.index} sends "
-        f"{gives} to rank {receiver.rank.index}{describe.at_place(sender)} but rank {receiver.rank.index} "
-        f"expects {takes}{describe.at_place(receiver)}",
+        f"{gives} to rank {receiver.rank.index}{describe.site_suffix(sender)} but rank {receiver.rank.index} "
+        f"expects {takes}{describe.site_suffix(receiver)}",
         [sender, receiver],
         evidence=Argument(argument=what),
         cause=cause_key(sender, receiver),
@@ -624,8 +624,8 @@ def _check_graph_edges(table: _CollectiveTable, right: NDArray[np.bool_]) -> Ite
             yield make_finding(
                 "argument-mismatch",
                 f"in {calls.message_name(one.function.name)} on {comm.name} rank {one.rank.index} names "
-                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.at_place(one)} but that one "
-                f"{_edge_count_text(takes)} from it{describe.at_place(two)}",
+                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.site_suffix(one)} but that one "
+                f"{_edge_count_text(takes)} from it{describe.site_suffix(two)}",
                 [one, two],
                 evidence=Argument(argument="destinations"),
                 cause=cause_key(one, two),

@@ -16,7 +16,7 @@ from weft.mpi.meaning import Trait
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.terms.calls import masks_of, word_set
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import EndingKind, Rank, Trace
 from weft.trace.layout import Flag
@@ -63,7 +63,7 @@ def _timing_finding(event: Event, why: str) -> Finding:
     """Make the finding that a call comes at a wrong time; `why` ends the sentence."""
     return make_finding(
         "invalid-argument",
-        f"rank {event.rank.index} calls {event.function.name}{at_place(event)} {why}",
+        f"rank {event.rank.index} calls {event.function.name}{site_suffix(event)} {why}",
         [event],
         evidence=Parameter(parameter="time"),
         cause=cause_key(event),
@@ -104,7 +104,7 @@ def _check_calls_after_finalize(rank: Rank) -> Iterator[Finding]:
     if last.open:
         return
     for index in _select_restricted_calls(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
-        yield _timing_finding(rank.event(index), f"after MPI_Finalize{at_place(last)}")
+        yield _timing_finding(rank.event(index), f"after MPI_Finalize{site_suffix(last)}")
 
 
 def _check_thread_level(rank: Rank) -> Iterator[Finding]:
@@ -114,7 +114,9 @@ def _check_thread_level(rank: Rank) -> Iterator[Finding]:
     inits = table.where(rank, _INITS)
     if header is None or len(rank.threads) < 2 or not 0 <= header.thread_level < 3 or not len(inits):
         return
-    level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{at_place(rank.event(int(inits[0])))}"
+    level = (
+        f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{site_suffix(rank.event(int(inits[0])))}"
+    )
     if header.thread_level < _SERIALIZED:
         others = np.flatnonzero(rank.event_threads != rank.event_threads[inits[0]])
         for index in _select_restricted_calls(rank, others)[:1].tolist():
@@ -130,8 +132,8 @@ def _check_thread_level(rank: Rank) -> Iterator[Finding]:
         one, two = (rank.event(i) for i in pair)
         yield make_finding(
             "invalid-argument",
-            f"rank {rank.index} calls {two.function.name}{at_place(two)} while another of its threads is still in "
-            f"{one.function.name}{at_place(one)}, but {level}",
+            f"rank {rank.index} calls {two.function.name}{site_suffix(two)} while another of its threads is still in "
+            f"{one.function.name}{site_suffix(one)}, but {level}",
             [one, two],
             evidence=Parameter(parameter="time"),
             cause=cause_key(one, two),
@@ -175,7 +177,7 @@ def _check_finalizing_thread(rank: Rank) -> Iterator[Finding]:
         return
     if rank.event_threads[inits[0]] != rank.event_threads[ends[0]]:
         first, last = rank.event(int(inits[0])), rank.event(int(ends[0]))
-        why = f"from another thread than the one that initialised MPI{at_place(first)}"
+        why = f"from another thread than the one that initialised MPI{site_suffix(first)}"
         yield replace(_timing_finding(last, why), severity="warning")
 
 

@@ -23,7 +23,7 @@ from weft.terms.analysis_sections import AnalysisSection, run_sections
 from weft.terms.argument_columns import decode_columns, integer_column
 from weft.terms.calls import catalogue_of, masks_of
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
-from weft.terms.describe import at_place, tag_argument
+from weft.terms.describe import site_suffix, tag_argument
 from weft.terms.event_findings import (
     MAX_OF_ONE_SITE,
     FindingLimiter,
@@ -339,10 +339,10 @@ def _describe_difference(others: Posts, candidate: int, other: Event, mine: Post
     names = other.rank.trace.communicators
     verb = "waits for" if "recv" in other.function.name.lower() else "sent"
     if others.comm[candidate] != mine.comm[row]:
-        return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{at_place(other)}"
+        return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{site_suffix(other)}"
     if sent[0] != sent[1]:
-        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]), other.rank.trace.system)}{at_place(other)}"
-    return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{at_place(other)}"
+        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]), other.rank.trace.system)}{site_suffix(other)}"
+    return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{site_suffix(other)}"
 
 
 # Types and lengths

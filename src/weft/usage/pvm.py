@@ -19,7 +19,7 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
 from weft.terms.calls import catalogue_of, masks_of
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.terms.event_findings import FindingLimiter, call_at, cause_key, limit_per_site, make_finding
 from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Rank, Trace
@@ -76,7 +76,7 @@ def _report_failed_calls(rank: Rank, explained: set[EventId]) -> Iterator[Findin
         name = rank.trace.system.error_name(event.error) or f"-{event.error}"
         yield make_finding(
             "invalid-argument",
-            f"{event.function.called} of rank {rank.index} failed{at_place(event)}: it returned {name}",
+            f"{event.function.called} of rank {rank.index} failed{site_suffix(event)}: it returned {name}",
             [event],
             evidence=Returned(returned=name),
             cause=f"{name} {cause_key(event)}",
@@ -92,7 +92,7 @@ def _report_short_spawns(rank: Rank) -> Iterator[Finding]:
             continue
         yield make_finding(
             "invalid-argument",
-            f"rank {rank.index} asks for {wanted} tasks of {event.args.get('task', '')!r}{at_place(event)}, and "
+            f"rank {rank.index} asks for {wanted} tasks of {event.args.get('task', '')!r}{site_suffix(event)}, and "
             f"{started} were started: PVM looks for programs where its hosts' `ep` says, beside the program that was "
             "started, and on the PATH",
             [event],
@@ -198,11 +198,11 @@ def _mismatch_finding(sent: Event, receiver: Rank, has: PackedElements | None, w
         why, others = f"the message that rank {sender.index} sent in {call_at(sent)} has nothing left", [sent]
     else:
         packer = sender.event(has.event)
-        why, others = f"rank {sender.index} packed {has.datatype} there{at_place(packer)}", [packer, sent]
+        why, others = f"rank {sender.index} packed {has.datatype} there{site_suffix(packer)}", [packer, sent]
         severity = "warning" if "PVM_BYTE" in (has.datatype, wants.datatype) else "error"
     return make_finding(
         "type-mismatch",
-        f"rank {receiver.index} unpacks {wants.elements} x {wants.datatype}{at_place(taker)}: {why}",
+        f"rank {receiver.index} unpacks {wants.elements} x {wants.datatype}{site_suffix(taker)}: {why}",
         list(dict.fromkeys([taker, *others])),
         severity=severity,
         cause=cause_key(taker, *others),
@@ -248,7 +248,7 @@ def _leak_findings(rank: Rank, makers: list[int]) -> Iterator[Finding]:
         if some.more(event.site_id):
             yield make_finding(
                 "resource-leak",
-                f"rank {rank.index} never frees the buffer that {event.function.called} made{at_place(event)}",
+                f"rank {rank.index} never frees the buffer that {event.function.called} made{site_suffix(event)}",
                 [event],
                 evidence=OfClass(class_="buffer"),
                 cause=f"buffer {cause_key(event)}",

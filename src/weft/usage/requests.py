@@ -19,7 +19,7 @@ from weft.mpi.meaning import base_name
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.terms.calls import catalogue_of, masks_of
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.terms.event_findings import MAX_OF_ONE_SITE, call_at, cause_key, limit_per_site, make_finding
 from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Flag, Rank
@@ -197,7 +197,7 @@ class Requests:
         verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
         return make_finding(
             "request-misuse",
-            f"rank {self.rank.index} {verb} a request{at_place(event)} that {why}",
+            f"rank {self.rank.index} {verb} a request{site_suffix(event)} that {why}",
             [event, *makers],
             cause=cause_key(event),
         )
@@ -300,7 +300,7 @@ class Requests:
             if len(made):
                 yield make_finding(
                     "request-misuse",
-                    f"rank {self.rank.index} starts a request that is not persistent{at_place(start)}",
+                    f"rank {self.rank.index} starts a request that is not persistent{site_suffix(start)}",
                     [start, self.rank.event(int(made[0]))],
                     cause=cause_key(start),
                 )
@@ -325,8 +325,8 @@ class Requests:
             before = self.rank.event(int(event[:at][request[:at] == id][-1]))
             yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} starts a request{at_place(start)} that is still active from its start"
-                f"{at_place(before)}",
+                f"rank {self.rank.index} starts a request{site_suffix(start)} that is still active from its start"
+                f"{site_suffix(before)}",
                 [start, before],
                 cause=cause_key(start, before),
             )
@@ -400,7 +400,8 @@ class Requests:
             event, maker = self.rank.event(free), self.rank.event(maker_)
             yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the active request of {call_at(maker)}{at_place(event)}: nothing tells "
+                f"rank {self.rank.index} frees the active request of {call_at(maker)}{site_suffix(event)}: nothing "
+                "tells "
                 "when its message is there",
                 [event, maker],
                 cause=cause_key(event, maker),
@@ -414,7 +415,8 @@ class Requests:
             maker = self.rank.event(int(makers[ids == free.object][-1]))
             yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the request of {call_at(maker)}{at_place(free)}: that of a nonblocking "
+                f"rank {self.rank.index} frees the request of {call_at(maker)}{site_suffix(free)}: that of a "
+                "nonblocking "
                 "collective may only be completed",
                 [free, maker],
                 cause=cause_key(free, maker),
@@ -462,7 +464,7 @@ def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tup
         return f"{buffer} the pending {call_at(makers[0])}", "it", makers
     names = {base_name(maker.function.name).lower() for maker in makers}
     name = f"{names.pop()} operations" if len(names) == 1 else "operations"
-    return f"{buffer} {len(makers)} pending {name} at once{at_place(makers[0])},", "them", makers[:1]
+    return f"{buffer} {len(makers)} pending {name} at once{site_suffix(makers[0])},", "them", makers[:1]
 
 
 def _find_one_sided_maker(rank: Rank, event: Event) -> list[Event]:

@@ -17,7 +17,7 @@ from weft.mpi import meaning
 from weft.mpi.meaning import base_name
 from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.terms.calls import masks_of, word_set
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.terms.event_findings import MAX_OF_ONE_SITE, FindingLimiter, cause_key, make_finding
 from weft.terms.library_code import is_library_code, is_library_file
 from weft.terms.rank_progress import has_reached_finalize
@@ -97,7 +97,8 @@ def _report_exhausted_communicators(rank: Rank) -> Iterator[Finding]:
     event = rank.event(int(made[rank.events["site"][made] == sites[np.argmax(counts)]][0]))
     yield make_finding(
         "resource-leak",
-        f"rank {rank.index} made {plural(int(counts.max()), 'communicator')} in {event.function.name}{at_place(event)} "
+        f"rank {rank.index} made {plural(int(counts.max()), 'communicator')} in "
+        f"{event.function.name}{site_suffix(event)} "
         f"and freed none of them, until MPI had no more: too many communicators",
         [event],
         severity="error",
@@ -166,7 +167,8 @@ def _note_unknown_cleaner(maker: Event, leaks: list[Finding]) -> Finding:
     return make_finding(
         "resource-leak",
         f"rank {rank} leaves {plural(count, 'object')} unfreed, the first made at {leaks[0].sites[0]}, unless the "
-        f"delete function of the attribute key made{at_place(maker)} frees them: MPI_Finalize calls it, and no call is "
+        f"delete function of the attribute key made{site_suffix(maker)} frees them: MPI_Finalize calls it, and no "
+        "call is "
         "recorded in there",
         [maker], severity="note", certainty="undecided", cause="left out",
     )  # fmt: skip
@@ -219,7 +221,7 @@ def _leak_finding(rank: Rank, noun: str, event: Event) -> Finding:
     name = event.function.name
     return make_finding(
         "resource-leak",
-        f"rank {rank.index} never frees the {noun} that {name} made{at_place(event)}",
+        f"rank {rank.index} never frees the {noun} that {name} made{site_suffix(event)}",
         [event],
         evidence=OfClass(class_=noun),
         cause=f"{noun} {cause_key(event)}",
@@ -269,7 +271,7 @@ def _report_unfreed_memory(rank: Rank) -> Iterator[Finding]:
     which = f"{len(made) - len(freed):,} of the pieces of memory" if len(made) > 1 else "the memory"
     yield make_finding(
         "resource-leak",
-        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{at_place(events[0])}",
+        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{site_suffix(events[0])}",
         events,
         evidence=OfClass(class_="memory"),
         cause=f"memory {cause_key(*events)}",

@@ -7,7 +7,7 @@ from typing import Any
 from weft.errors import UsageError
 from weft.match import NONE, Match, Posts
 from weft.terms.datatype_sizes import size_in_bytes
-from weft.terms.describe import at_place, function_word
+from weft.terms.describe import function_word, site_suffix
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.view.links import Links
@@ -107,7 +107,7 @@ def _format_duration(ns: int) -> str:
 
 
 def _call_text(event: Event) -> str:
-    return function_word(event) + at_place(event)
+    return function_word(event) + site_suffix(event)
 
 
 def _event_of_row(posts: Posts, row: int, match: Match) -> Event:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.match import Match
 from weft.report.tables import MAX_BLOCKS, MAX_ROWS, make_tables, to_json
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.trace import Rank, Trace
 from weft.view.culprits import waits_by_culprit
 from weft.view.links import Links
@@ -132,7 +132,7 @@ class IntervalTables:
             for place, *values in zip(at.tolist(), *sums, strict=True):
                 event = rank.event(span.start + place)
                 name = f"rank {rank.index}" if key == "rank" else event.function.name
-                row = rows.setdefault(name + (at_place(event) if key == "site" else ""), [0, 0, 0])
+                row = rows.setdefault(name + (site_suffix(event) if key == "site" else ""), [0, 0, 0])
                 row[:] = [have + int(value) for have, value in zip(row, values, strict=True)]
 
     def _wait_ns_between(self, waiter: Ints, cost: Ints, t0: int, t1: int) -> Ints:

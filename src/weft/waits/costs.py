@@ -15,7 +15,7 @@ from weft.base.words import rank_words
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.terms.describe import at_place, function_word
+from weft.terms.describe import function_word, site_suffix
 from weft.terms.event_findings import cause_key, make_finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
@@ -211,10 +211,10 @@ class _FindingMaker:
         work = _compare_work(self.trace, pairs, some, last) if kind == "wait-at-collective" else ""
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
-            f" in {function_word(one)}{at_place(one)} "
+            f" in {function_word(one)}{site_suffix(one)} "
             + text.format(
                 late=rank_words(late),
-                there=at_place(two),
+                there=site_suffix(two),
                 last=f"{rank_words(last)}, last to come" if last else "each other: each of them comes last in turn",
                 work=work,
             )
@@ -286,7 +286,7 @@ def _work_by_place(event: Event) -> dict[str, tuple[int, Event | None]]:
 
 
 def _place(event: Event) -> str:
-    return at_place(event).removeprefix(" at ")
+    return site_suffix(event).removeprefix(" at ")
 
 
 def _number_rows(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:

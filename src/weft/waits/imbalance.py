@@ -10,7 +10,7 @@ import numpy as np
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.terms.calls import masks_of, word_set
-from weft.terms.describe import at_place, function_word
+from weft.terms.describe import function_word, site_suffix
 from weft.terms.event_findings import make_finding
 from weft.trace import Event, Rank, Trace
 from weft.waits.ledger import Times, seconds
@@ -80,6 +80,6 @@ def _find_longest_computation(rank: Rank) -> tuple[list[Event], str]:
         if 2 * total.max() >= gaps.sum():
             at = kept[keys[kept] == int(np.argmax(total))]
             event = rank.event(int(at[np.argmax(gaps[at])]) + (word == "before"))
-            return [event], f", most of it {word} {function_word(event)}{at_place(event)}"
+            return [event], f", most of it {word} {function_word(event)}{site_suffix(event)}"
     inner = np.flatnonzero(~ends)  # no one place
     return ([rank.event(int(inner[0]))] if len(inner) else []), ""

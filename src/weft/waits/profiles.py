@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.match import Match
 from weft.terms.argument_columns import sorted_distinct
 from weft.terms.datatype_sizes import size_in_bytes
-from weft.terms.describe import at_place
+from weft.terms.describe import site_suffix
 from weft.trace import Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.waits.event_times import EventTimes
@@ -72,7 +72,7 @@ def _sum_by_key(clock: EventTimes, by: Key, spent: NDArray[np.int64], waits: NDA
         for place, n, ns, wait in zip(first.tolist(), count.tolist(), total.tolist(), waited.tolist(), strict=True):
             event = rank.event(rank.ahead + place)
             name = f"rank {rank.index}" if by == "rank" else event.function.name
-            name += at_place(event) if by == "site" else ""
+            name += site_suffix(event) if by == "site" else ""
             row = rows.setdefault(name, [0, 0, 0])
             row[0] += n
             row[1] += int(ns)
