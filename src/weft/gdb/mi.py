@@ -35,8 +35,9 @@ LOG_MARK = "weft-log:"
 
 
 def _clean_stop(stop: dict[str, Any]) -> dict[str, Any]:
-    """Return gdb's report of a stop without fields of earlier stops. gdb repeats these if its Python let the program
-    continue there.
+    """Return gdb's report of a stop without the fields that belong to earlier stops. If gdb's Python let the program
+    continue after a stop, as at a log point, gdb reports the fields of that stop once more, together with the fields of
+    the next one.
     """
     often = {name: stop[name] for name in ("reason", *_OF_WATCHES) if name in stop}
     last = {name: value[-1] if isinstance(value, list) else value for name, value in often.items()}
@@ -224,7 +225,7 @@ class Mi:
         for point in wanted.values():
             place = f"{point.file}:{point.line}" if point.line else point.function
             try:
-                made = self.insert(point, quoted(place))
+                made = self.insert_breakpoint(point, quoted(place))
             except DebuggerError as error:
                 if _NO_CODE in str(error):  # gdb from 16 on, where the next line with code is another function's
                     raise self._explain_missing_code(point) from error
@@ -259,7 +260,7 @@ class Mi:
             point, min((at for one in listed if (at := int(one["line"])) > point.line), default=None)
         )
 
-    def insert(self, point: Point, location: str) -> dict[str, Any]:
+    def insert_breakpoint(self, point: Point, location: str) -> dict[str, Any]:
         """Set a breakpoint, and return gdb's answer. `location`: in gdb's words."""
         skip = f"-i {point.count - 1} " if point.count > 1 else ""
         only = f"-c {quoted(point.condition)} " if point.condition else ""

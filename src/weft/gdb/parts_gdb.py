@@ -28,7 +28,7 @@ def weft_parts(text: str, start: int, count: int) -> None:
     def make_parts() -> list[dict[str, Any]]:
         """Return the variables of the frame, or the chosen parts of the value, as dictionaries."""
         if not text:
-            return [describe_part(*row) for row in variables(gdb.selected_frame())]
+            return [describe_part(*row) for row in frame_variables(gdb.selected_frame())]
         rows = parts_of_value(gdb.parse_and_eval(text), text)
         chosen = rows[start : start + (count or MANY)]
         return [describe_part(*row) for row in chosen]
@@ -45,7 +45,7 @@ def print_answer(make_parts: Callable[[], list[dict[str, Any]]]) -> None:
     print(MARK + json.dumps(told))
 
 
-def variables(frame: Any) -> Iterator[Row]:
+def frame_variables(frame: Any) -> Iterator[Row]:
     """Yield (name, value, expression) for the arguments and local variables of a frame. Of two variables with one name,
     only the inner one is yielded.
     """

@@ -174,7 +174,7 @@ class Schedule:
         run = events.Handle._run
 
         def in_turn(handle: Any) -> Any:
-            return run(handle) if self._may_run_now(handle) else None
+            return run(handle) if self._admit_or_set_aside(handle) else None
 
         events.Handle._run = in_turn  # type: ignore[method-assign, assignment]
 
@@ -287,8 +287,10 @@ class Schedule:
         task = stepped_task(handle)
         return task is not None and birth(task).id in self.held_tasks
 
-    def _may_run_now(self, handle: Any) -> bool:
-        """Return whether a reader, writer or timer may run now. If it may not, it is set aside until its turn."""
+    def _admit_or_set_aside(self, handle: Any) -> bool:
+        """Return whether a reader, writer or timer may run now. If it may not, it is set aside until its turn in the
+        recorded order.
+        """
         turns = self._turns.get(self._loop_number(handle._loop)) if self._turns is not None else None
         if turns is None or handle not in self._marks:
             return True

@@ -130,7 +130,7 @@ def _requested_cache() -> str:
 
 @cache
 def _choose_cache(wanted: str) -> Path:
-    """Return the requested cache folder if it is safe, else a private folder; the latter is reported once on standard
+    """Return the requested cache folder if it is safe. If not, return a private folder, and say so once on standard
     error. `wanted`: the absolute path of the requested folder.
     """
     why = prepare_cache_folder(Path(wanted))
