@@ -88,7 +88,7 @@ static __attribute__((noinline)) void check_read_slowly(uintptr_t address, size_
                                                         struct site *site) {
     if (now.off) return;
     if (weft_traced) {
-        turns_trace_access(address, size, false, pc);
+        trace_program_access(address, size, false, pc);
         return;
     }
     if (!now.looked && !has_same_fault(site, address, size, pc)) {
@@ -104,7 +104,7 @@ static __attribute__((noinline)) void check_write_slowly(uintptr_t address, size
                                                          struct site *site) {
     if (now.off) return;
     if (weft_traced) {
-        turns_trace_access(address, size, true, pc);
+        trace_program_access(address, size, true, pc);
         return;
     }
     struct cell *c = find_exact_cell(address, size);
@@ -179,7 +179,7 @@ SLOW(8)
 static void check_access_in_pieces(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
     if (now.off) return;
     if (weft_traced) {
-        turns_trace_access(address, size, is_write, pc);
+        trace_program_access(address, size, is_write, pc);
         return;
     }
     while (size) {
@@ -281,14 +281,15 @@ void weft_check_write(const void *address, size_t bytes, int site_id) {
  * source map; 0: the caller's address identifies it. */
 void weft_check_out_of_bounds(int variable_id, const void *base, int dimension, int64_t index, int64_t low,
                               int64_t high, int site_id) {
-    GATE findings_report_index(variable_id, (uintptr_t)base, dimension, index, low, high, place_of(site_id, PLACE));
+    GATE report_index_out_of_bounds(variable_id, (uintptr_t)base, dimension, index, low, high,
+                                    place_of(site_id, PLACE));
 }
 
 /* Report an index that lies outside low..high in one dimension of an array. `pc`: address of the access in the
  * program. */
 void weft_check_out_of_bounds_at(int variable_id, const void *base, int dimension, int64_t index, int64_t low,
                                  int64_t high, const void *pc) {
-    GATE findings_report_index(variable_id, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
+    GATE report_index_out_of_bounds(variable_id, (uintptr_t)base, dimension, index, low, high, (uintptr_t)pc);
 }
 
 /* -fsanitize=bounds (gcc and clang; layout of libubsan's ubsan_handlers.h: SourceLocation, two type descriptors). */
@@ -313,8 +314,8 @@ static int64_t decode_ubsan_index(const struct ubsan_type *type, uintptr_t value
 
 /* Hook of -fsanitize=bounds: report an index outside an array's bounds at its line and column. */
 void __ubsan_handle_out_of_bounds(struct ubsan_bounds *report, uintptr_t index_value) {
-    GATE findings_report_index_at_line(report->file, report->line, report->column, report->array->name,
-                                       decode_ubsan_index(report->index, index_value));
+    GATE report_index_out_of_bounds_at_line(report->file, report->line, report->column, report->array->name,
+                                            decode_ubsan_index(report->index, index_value));
 }
 
 void __ubsan_handle_out_of_bounds_abort(struct ubsan_bounds *d, uintptr_t value) {

@@ -57,13 +57,13 @@ static void exchange_saved_site(struct kept *saved) {
 }
 
 /* Save a site that follows its array before its place gets another one, so that it can come back. */
-void block_site_lay_aside(struct site *site) {
+void lay_site_aside(struct site *site) {
     if (site->key && site->follows) save_site(&aside, site);
 }
 
 /* Put back a saved site (what one place in the code may access) that covers this access, if the place has one. Return
  * whether that was done. */
-bool block_site_restore(struct site *site, uintptr_t address, size_t size) {
+bool restore_laid_aside_site(struct site *site, uintptr_t address, size_t size) {
     for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++)
         if (one->where == site && one->site.key == site->key && one->site.size == size &&
             address - one->site.low <= one->site.reach) {
@@ -77,7 +77,7 @@ bool block_site_restore(struct site *site, uintptr_t address, size_t size) {
 
 /* Return the address of the iteration's own element of an array, without the part that the innermost loop index
  * adds. */
-static uintptr_t own_element_address(const struct aspect *aspect) {
+static uintptr_t find_own_element_address(const struct aspect *aspect) {
     uintptr_t a = *aspect->home;
     int64_t own[WEFT_MAX_RANK];
     compute_own_element_index(aspect, here.index, own);
@@ -87,12 +87,12 @@ static uintptr_t own_element_address(const struct aspect *aspect) {
     return a;
 }
 
-/* Return whether a site (what one place in the code may access) of this array may move along with the iteration's own
- * element, and note where that element is now. */
-bool block_site_starts_following(const struct aspect *aspect) {
+/* Let a site (what one place in the code may access) move along with the own element of an array, and note where that
+ * element is now. Return false if the site cannot follow. */
+bool let_site_follow_array(const struct aspect *aspect) {
     ptrdiff_t number = aspect - here.aspects;
     if (number >= ANCHORS || here.rank < 2 || !aspect->exact) return false;
-    anchors[number] = own_element_address(aspect);
+    anchors[number] = find_own_element_address(aspect);
     return true;
 }
 
@@ -167,7 +167,7 @@ static void move_following_sites(void) {
     bool moved = false;
     int count = here.aspect_count < ANCHORS ? here.aspect_count : ANCHORS;
     for (int i = 0; i < count; i++) {
-        uintptr_t at = own_element_address(&here.aspects[i]);
+        uintptr_t at = find_own_element_address(&here.aspects[i]);
         by[i] = at - anchors[i];
         anchors[i] = at;
         moved |= by[i] != 0;
@@ -182,7 +182,7 @@ static void move_following_sites(void) {
 
 /* Bring the sites (what places in the code may access) up to date where a row of iterations begins or the iterations
  * enter other blocks of the grid. `previous_blocks`: hash of the blocks before. */
-void block_sites_enter_row(uint64_t previous_blocks) {
+void update_sites_for_row(uint64_t previous_blocks) {
     if (here.blocks != previous_blocks) {
         save_sites_of_blocks(previous_blocks);
         close_sites();

@@ -5,10 +5,10 @@
 #include "objects.h"
 
 struct aspect;
-bool block_site_starts_following(const struct aspect *aspect);
-bool block_site_restore(struct site *site, uintptr_t address, size_t size);
-void block_site_lay_aside(struct site *site);
-void block_sites_enter_row(uint64_t previous_blocks);
+bool let_site_follow_array(const struct aspect *aspect);
+bool restore_laid_aside_site(struct site *site, uintptr_t address, size_t size);
+void lay_site_aside(struct site *site);
+void update_sites_for_row(uint64_t previous_blocks);
 void block_sites_forget(void);
 
 #endif

@@ -63,12 +63,12 @@ static void set_block_shape(struct object *object, const struct form *shape, siz
         for (int d = 1; d < shape->rank; d++) row *= extent[d] > 0 ? (size_t)extent[d] : 1;
         extent[0] = (int64_t)((object->high - object->low) / row);
         if (extent[0] > 0) {
-            object_set_shape(object, shape->element, shape->rank, NULL, extent, WEFT_ORDER_C);
+            set_object_shape(object, shape->element, shape->rank, NULL, extent, WEFT_ORDER_C);
             return;
         }
         extent[0] = (int64_t)((object->high - object->low) / access_size);
     }
-    object_set_shape(object, access_size, 1, NULL, extent, WEFT_ORDER_C);
+    set_object_shape(object, access_size, 1, NULL, extent, WEFT_ORDER_C);
 }
 
 void block_set_plain_shape(struct object *object, size_t access_size) { set_block_shape(object, NULL, access_size); }

@@ -11,7 +11,7 @@
 static struct groups groups;
 
 /* Return whether the loop that runs names an array in a CONSISTENT clause. */
-bool is_consistent(const struct object *object) {
+bool is_in_consistent_clause(const struct object *object) {
     for (int i = 0; i < here.consistent_count; i++)
         if (here.consistent[i].object == object) return true;
     return false;
@@ -23,12 +23,12 @@ void undefine_unfinished_consistent_arrays(void) {
         const struct object *o = here.consistent[i].object;
         if (!here.consistent[i].group) continue;
         undefine_written_values(o->low, o->high);
-        groups_add_memory(&groups, here.consistent[i].group, o->low, o->high);
+        add_memory_to_group(&groups, here.consistent[i].group, o->low, o->high);
     }
 }
 
 void weft_check_consistent_start(int construct_id, int group_id) {
-    groups_start(&groups, construct_id, group_id, "consistent-start", NULL);
+    start_group(&groups, construct_id, group_id, "consistent-start", NULL);
 }
 
 /* Give elements in [low, high) whose values were undefined a value again: all copies are the same now. */
@@ -40,5 +40,5 @@ static void mark_values_defined(uintptr_t low, uintptr_t high) {
 }
 
 void weft_check_consistent_wait(int construct_id, int group_id) {
-    groups_wait(&groups, construct_id, group_id, "consistent-wait", mark_values_defined);
+    complete_group(&groups, construct_id, group_id, "consistent-wait", mark_values_defined);
 }

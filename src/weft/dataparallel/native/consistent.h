@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 struct object;
-bool is_consistent(const struct object *object);
+bool is_in_consistent_clause(const struct object *object);
 void undefine_unfinished_consistent_arrays(void);
 
 #endif

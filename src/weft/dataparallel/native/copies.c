@@ -32,8 +32,8 @@ struct owners {
     int64_t at[];
 };
 
-/* Return the coordinate, in one dimension of the loop's ON array, of the processor that runs an iteration; EVERYWHERE
- * where all processors along that dimension run it. */
+/* Return the coordinate, in one dimension of the ON array (to whose elements the loop's iterations are mapped), of the
+ * processor that runs an iteration; EVERYWHERE where all processors along that dimension run it. */
 static int64_t find_iteration_coordinate(int dimension, const int64_t index[]) {
     const struct term *t = &here.at[dimension];
     if (here.on->kinds[dimension] == WEFT_WHOLE || t->axis == WEFT_ALL) return EVERYWHERE;
@@ -77,7 +77,7 @@ bool has_value_from_this_processor(const struct object *object, uintptr_t addres
     for (int d = 0; d < here.on->rank; d++) {
         int64_t here_at = find_iteration_coordinate(d, here.index);
         if (at[d] == EVERYWHERE) continue;
-        if (here_at == EVERYWHERE || !has_same_owner(here.on, d, here_at, at[d])) return false;
+        if (here_at == EVERYWHERE || !have_elements_same_owner(here.on, d, here_at, at[d])) return false;
     }
     return true;
 }

@@ -141,8 +141,8 @@ static void write_value_and_range(struct line *line, int variable_id, int dimens
 }
 
 /* Report an index outside low..high in one dimension of a variable. */
-void findings_report_index(int variable_id, uintptr_t base_address, int dimension, int64_t index, int64_t low,
-                           int64_t high, uintptr_t pc) {
+void report_index_out_of_bounds(int variable_id, uintptr_t base_address, int dimension, int64_t index, int64_t low,
+                                int64_t high, uintptr_t pc) {
     (void)base_address;
     int construct = here.what == SEQUENTIAL ? 0 : here.id;
     int id = add_finding_or_count("out-of-bounds", NULL, construct, variable_id, pc);
@@ -154,8 +154,8 @@ void findings_report_index(int variable_id, uintptr_t base_address, int dimensio
 }
 
 /* Report an index outside an array's bounds that -fsanitize=bounds found at a line and column. */
-void findings_report_index_at_line(const char *file, unsigned source_line, unsigned column, const char *type,
-                                   int64_t index) {
+void report_index_out_of_bounds_at_line(const char *file, unsigned source_line, unsigned column, const char *type,
+                                        int64_t index) {
     int construct = here.what == SEQUENTIAL ? 0 : here.id;
     uintptr_t place = ((uintptr_t)source_line << 12 | column) ^ (uintptr_t)file;
     int id = add_finding_or_count("out-of-bounds", NULL, construct, 0, place);
@@ -172,8 +172,8 @@ void findings_report_index_at_line(const char *file, unsigned source_line, unsig
 
 /* Report a number in a directive that lies outside low..high as declared. `dimension` counts from 0; `why` names the
  * directive. */
-void findings_report_parameter(const char *why, int construct_id, int variable_id, int dimension, int64_t value,
-                               int64_t low, int64_t high) {
+void report_directive_parameter(const char *why, int construct_id, int variable_id, int dimension, int64_t value,
+                                int64_t low, int64_t high) {
     int id = add_finding_or_count("out-of-bounds", why, construct_id, variable_id, (uintptr_t)dimension);
     if (!id) return;
     struct line l = begin_finding_line(id, "out-of-bounds", why, construct_id, 0);
@@ -184,8 +184,8 @@ void findings_report_parameter(const char *why, int construct_id, int variable_i
 
 /* Report a value in a localized array that is no index its own processor has. `target_id`: the array that it should
  * index; `index`: where the value stands. */
-void findings_report_localize(int construct_id, int variable_id, int target_id, const int64_t index[],
-                              int dimension_count, int64_t value) {
+void report_remote_localized_value(int construct_id, int variable_id, int target_id, const int64_t index[],
+                                   int dimension_count, int64_t value) {
     int id = add_finding_or_count("remote-access", "localize", construct_id, variable_id, (uintptr_t)target_id);
     if (!id) return;
     struct line l = begin_finding_line(id, "remote-access", "localize", construct_id, 0);
@@ -197,7 +197,7 @@ void findings_report_localize(int construct_id, int variable_id, int target_id, 
 }
 
 /* Report a directive that cannot be right where it stands. `variable_id`: the group or variable that it names. */
-void findings_report_directive(const char *why, int construct_id, int variable_id) {
+void report_misplaced_directive(const char *why, int construct_id, int variable_id) {
     int id = add_finding_or_count("directive-order", why, construct_id, variable_id, 0);
     if (!id) return;
     struct line l = begin_finding_line(id, "directive-order", why, construct_id, 0);
@@ -207,8 +207,8 @@ void findings_report_directive(const char *why, int construct_id, int variable_i
 
 /* Report a reduction whose result is wrong, or whose partial value went into another variable (`other_variable_id`; 0:
  * none). The place is that of its last read, or of the write into the other variable. */
-void findings_report_reduction(const char *kind, const char *why, const struct reduction *reduction,
-                               const char *expected, const char *got, int other_variable_id) {
+void report_reduction_fault(const char *kind, const char *why, const struct reduction *reduction, const char *expected,
+                            const char *got, int other_variable_id) {
     int id = add_finding_or_count(kind, why, here.id, reduction->data,
                                   other_variable_id ? (uintptr_t)other_variable_id << 2 : 0);
     if (!id) return;
@@ -226,7 +226,7 @@ void findings_report_reduction(const char *kind, const char *why, const struct r
 }
 
 /* Write how often a construct ran and how many iterations it had in all. */
-void findings_write_run_counts(int construct_id, uint64_t times, uint64_t iterations) {
+void write_line_of_run_counts(int construct_id, uint64_t times, uint64_t iterations) {
     if (!lines_ours()) return;
     struct line l = new_line();
     put_number(&l, "ran", construct_id);
@@ -236,7 +236,7 @@ void findings_write_run_counts(int construct_id, uint64_t times, uint64_t iterat
 }
 
 /* Write at how many places of the program accesses were examined. */
-void findings_write_place_count(unsigned count) {
+void write_line_of_place_count(unsigned count) {
     struct line l = new_line();
     put_number(&l, "places", count);
     send_line(&l);

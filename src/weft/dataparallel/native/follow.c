@@ -33,11 +33,11 @@ static void add_term(const struct row *row, struct line *sum, const struct row_t
                      const uint64_t saved_registers[], int64_t iteration_count) {
     const char *frame = (const char *)saved_registers[0];
     if (term->kind == SIGNED || term->kind == ZEROED) {
-        add_extended_term(sum, term, form_value(row, forms, term->which), iteration_count);
+        add_extended_term(sum, term, compute_form_value(row, forms, term->which), iteration_count);
         return;
     }
-    uint64_t at = 1,
-             step = term->kind & STEP_IS_FORM ? form_value(row, forms, (int)term->step).at : (uint64_t)term->step;
+    uint64_t at = 1, step = term->kind & STEP_IS_FORM ? compute_form_value(row, forms, (int)term->step).at
+                                                      : (uint64_t)term->step;
     switch (term->kind & ~STEP_IS_FORM) {
     case NUMBER: break;
     case REGISTER: at = *(const uint64_t *)((const char *)saved_registers + term->which); break;
@@ -48,7 +48,7 @@ static void add_term(const struct row *row, struct line *sum, const struct row_t
         at = read_memory(term->step, term->kind);
         step = 0;
         break;
-    default: add_extended_term(sum, term, form_value(row, forms, term->which), iteration_count); return;
+    default: add_extended_term(sum, term, compute_form_value(row, forms, term->which), iteration_count); return;
     }
     sum->at += at * (uint64_t)term->factor;
     sum->step += step * (uint64_t)term->factor;
@@ -157,7 +157,7 @@ int64_t find_blocks_of_iterations(const struct row *row, const struct line forms
         int fall = row->blocks[b].fall, jump = row->blocks[b].jump;
         if (row->blocks[b].guard >= 0) {
             const struct row_guard *g = &row->guards[row->blocks[b].guard];
-            struct line one = form_value(row, forms, g->left), two = form_value(row, forms, g->right);
+            struct line one = compute_form_value(row, forms, g->left), two = compute_form_value(row, forms, g->right);
             bool taken = false, known = !one.turns && !two.turns;
             int64_t alike = known ? evaluate_guard(g, one, two, iteration_count, &taken) : 0;
             if (alike == 0 && !may) return 0;
@@ -178,7 +178,8 @@ int64_t find_blocks_of_iterations(const struct row *row, const struct line forms
 int64_t count_iterations_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
                                     const uint8_t blocks[]) {
     for (const struct row_end *e = row->ends; e < row->ends + row->end_count && iteration_count > 0; e++) {
-        struct line one = form_value(row, forms, e->guard.left), two = form_value(row, forms, e->guard.right);
+        struct line one = compute_form_value(row, forms, e->guard.left),
+                    two = compute_form_value(row, forms, e->guard.right);
         if (blocks[e->block] != ALWAYS || one.turns || two.turns) continue;
         bool taken;
         int64_t alike = evaluate_guard(&e->guard, one, two, iteration_count, &taken);
@@ -194,7 +195,7 @@ int64_t count_iterations_within_limits(const struct row *row, const struct line 
                                        const uint8_t blocks[]) {
     for (const struct row_limit *l = row->limits; l < row->limits + row->limit_count; l++) {
         if (blocks[l->block] == NEVER) continue;
-        struct line f = form_value(row, forms, l->form);
+        struct line f = compute_form_value(row, forms, l->form);
         int64_t step = (int64_t)f.step, most = (int64_t)l->most;
         if (f.turns || most >= INT64_MAX / 4 || step > INT32_MAX || step < INT32_MIN || f.at > (uint64_t)most)
             return 0; /* with these numbers nothing turns around at 2^64 */

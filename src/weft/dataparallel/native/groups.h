@@ -12,10 +12,10 @@ struct groups {
     } held[MAX_CLAUSES];
     int count;
 };
-void groups_add_memory(struct groups *groups, int group_id, uintptr_t low, uintptr_t high);
-void groups_start(struct groups *groups, int construct_id, int group_id, const char *none_reason,
-                  const char *twice_reason);
-void groups_wait(struct groups *groups, int construct_id, int group_id, const char *none_reason,
-                 void (*release)(uintptr_t low, uintptr_t high));
+void add_memory_to_group(struct groups *groups, int group_id, uintptr_t low, uintptr_t high);
+void start_group(struct groups *groups, int construct_id, int group_id, const char *none_reason,
+                 const char *twice_reason);
+void complete_group(struct groups *groups, int construct_id, int group_id, const char *none_reason,
+                    void (*release)(uintptr_t low, uintptr_t high));
 
 #endif

@@ -43,10 +43,10 @@ static size_t red_zone_size(size_t size) {
 static void *register_block(void *block, size_t size, size_t old_size, bool cleared) {
     if (!block || now.off) return block;
     uintptr_t low = (uintptr_t)block, end = (low + size + 7) & ~(uintptr_t)7;
-    if (cleared) set_state(low + old_size, end, 0);
+    if (cleared) set_cell_states(low + old_size, end, 0);
     else if (old_size < size) weft_check_clear((char *)block + old_size, size - old_size);
-    set_state(end, low + malloc_usable_size(block), REDZONE);
-    set_state(low - 8, low, REDZONE); /* the allocator's own word: blocks.c finds the beginning by it */
+    set_cell_states(end, low + malloc_usable_size(block), REDZONE);
+    set_cell_states(low - 8, low, REDZONE); /* the allocator's own word: blocks.c finds the beginning by it */
     blocks_note_new_block();
     if (size >= NAMED) /* a parameter may be a view of it */
         weft_check_data(0, block, size);
@@ -58,7 +58,7 @@ static void unregister_block(void *block) {
     if (!block || now.off) return;
     uintptr_t low = (uintptr_t)block, high = low + malloc_usable_size(block);
     for (struct object *o; (o = find_object_from(low)) && o->low < high;) object_drop(o);
-    set_state(low - 8, high, 0);
+    set_cell_states(low - 8, high, 0);
 }
 
 void *__wrap_malloc(size_t size) { return register_block(__real_malloc(size + red_zone_size(size)), size, 0, false); }

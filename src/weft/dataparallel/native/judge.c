@@ -277,8 +277,8 @@ void judge_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc, s
     update_current_index();
     struct detail verdict = {0};
     bool known = now.looked && site->key == pc && !site->closed && site->size == size &&
-                 (address - *site->home - site->low <= site->reach || site_move_to(site, address, size));
-    if (!known) site_open_for_access(site, &verdict, address, size, is_write, pc);
+                 (address - *site->home - site->low <= site->reach || move_site_to_access(site, address, size));
+    if (!known) open_site_for_access(site, &verdict, address, size, is_write, pc);
     struct detail d = describe_access(site, address, size, is_write, pc);
     access.a = address;
     access.size = size;

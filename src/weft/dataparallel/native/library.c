@@ -7,8 +7,8 @@
 #define WEAK __attribute__((weak))
 
 /* Return how many processors WEFT_INTERNAL_CHECK_GRID (such as 2x3) has along a dimension (from 1), or in all for
- * dimension 0; 1 without a grid. *rank: how many dimensions it has, at least 1. */
-static int count_grid_processors(int dimension, int *rank) {
+ * dimension 0; 1 without a grid. *dimension_count: how many dimensions it has, at least 1. */
+static int count_grid_processors(int dimension, int *dimension_count) {
     const char *text = getenv("WEFT_INTERNAL_CHECK_GRID");
     int product = 1, found = 1, d = 0;
     while (text && *text) {
@@ -19,7 +19,7 @@ static int count_grid_processors(int dimension, int *rank) {
         product *= (int)size;
         text = *end ? end + 1 : end;
     }
-    if (rank) *rank = d ? d : 1;
+    if (dimension_count) *dimension_count = d ? d : 1;
     return dimension ? found : product;
 }
 

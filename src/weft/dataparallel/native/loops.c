@@ -55,8 +55,8 @@ static int64_t evaluate_term(const struct term *term, const int64_t index[]) {
     return term->axis >= 0 ? term->coefficient * index[term->axis] + term->offset : term->offset;
 }
 
-/* Compute the index of the iteration's own element of an array: from the loop indices for each dimension that follows
- * them, else the lower bound. */
+/* Compute the index of the iteration's own element of an array (which ON and alignment map it to): from the loop
+ * indices for each dimension that follows them, else the lower bound. */
 void compute_own_element_index(const struct aspect *aspect, const int64_t index[], int64_t own_index[]) {
     for (int k = 0; k < aspect->object->rank; k++)
         own_index[k] =
@@ -77,7 +77,7 @@ static void publish_expected_step(void) {
     weft_step = (struct step){simple ? here.expected : NO_STEP, here.inner_step, {here.index[0], here.index[1]}};
 }
 
-/* Make the next iteration call take the slow path. */
+/* Make the next iteration call take the slow path, since it may not simply follow the last iteration. */
 static void stop_fast_iteration(void) {
     update_current_index();
     here.quick = -1;
@@ -87,15 +87,15 @@ static void stop_fast_iteration(void) {
 /* Mix the block of the grid that holds `coordinate` into here.blocks (a hash), and lower here.room to how many more
  * iterations stay in it, where each moves by `step`. */
 static void narrow_to_block(const struct object *root, int dimension, int64_t coordinate, int64_t step) {
-    int64_t low = first_element_of_block(root, dimension, coordinate),
-            high = last_element_of_block(root, dimension, coordinate);
+    int64_t low = find_first_element_of_block(root, dimension, coordinate),
+            high = find_last_element_of_block(root, dimension, coordinate);
     int64_t more = step > 0 ? (high - coordinate) / step : step < 0 ? (coordinate - low) / -step : INT64_MAX;
     here.blocks = (here.blocks ^ (uint64_t)low) * 0x9E3779B97F4A7C15u;
     if (low <= coordinate && coordinate <= high) here.room = more < here.room ? more : here.room;
 }
 
-/* With a grid of processors: recompute here.blocks, a hash of the blocks that hold this iteration's own elements, and
- * here.room, how many more iterations stay in these blocks. */
+/* With a grid of processors: recompute here.blocks, a hash of the blocks that hold the elements which ON and alignment
+ * map this iteration to, and here.room, how many more iterations stay in these blocks. */
 void update_current_blocks(void) {
     here.room = INT64_MAX;
     here.blocks = 0;
@@ -123,7 +123,7 @@ void update_current_blocks(void) {
     }
 }
 
-/* Set the address of the current iteration's own element of an array. */
+/* Set the address of the current iteration's own element of an array (which ON and alignment map it to). */
 static void compute_own_element_address(struct aspect *aspect) {
     const struct object *o = aspect->object;
     int64_t own[WEFT_MAX_RANK];
@@ -132,8 +132,8 @@ static void compute_own_element_address(struct aspect *aspect) {
     for (int k = 0; k < o->rank; k++) *aspect->home += (uintptr_t)((own[k] - o->lower[k]) * o->stride[k]);
 }
 
-/* Compute how far each innermost iteration moves the own element of an array (bytes), and whether adding that is
- * exact. */
+/* Compute how many bytes each innermost iteration moves the own element of an array (which ON and alignment map it to),
+ * and whether adding that is exact. */
 static void derive_innermost_step(struct aspect *aspect) {
     int last = here.rank - 1;
     aspect->step = 0;
@@ -151,9 +151,9 @@ static void derive_innermost_step(struct aspect *aspect) {
     publish_expected_step();
 }
 
-/* Derive which element of an array is an iteration's own, from how array and ON array are aligned: for each dimension a
- * term in the loop's indices, or free if it does not follow them. */
-void aspect_derive_mapping(struct aspect *aspect) {
+/* Derive which element of an array is an iteration's own, from how array and ON array (to whose elements iterations are
+ * mapped) are aligned: for each dimension a term in the loop's indices, or free if it does not follow them. */
+void derive_aspect_mapping(struct aspect *aspect) {
     const struct object *o = aspect->object;
     for (int k = 0; k < o->rank; k++) {
         aspect->free[k] = true;
@@ -183,16 +183,16 @@ void aspect_derive_mapping(struct aspect *aspect) {
 struct aspect *find_or_add_aspect(struct object *object) {
     for (int i = 0; i < here.aspect_count; i++)
         if (here.aspects[i].object == object && !here.aspects[i].remote) {
-            if (here.what == OWNED) aspect_derive_mapping(&here.aspects[i]); /* the element is another one each time */
+            if (here.what == OWNED) derive_aspect_mapping(&here.aspects[i]); /* the element is another one each time */
             return &here.aspects[i];
         }
-    if (here.what == OWNED && here.aspect_count == here.aspect_room) owned_forget_all();
+    if (here.what == OWNED && here.aspect_count == here.aspect_room) forget_sites_and_own_elements();
     if (!here.on || !object->root || here.aspect_count == here.aspect_room) return NULL;
     struct aspect *s = &here.aspects[here.aspect_count];
     memset(s, 0, sizeof *s);
     s->object = object;
     s->home = &here.homes[here.aspect_count];
-    aspect_derive_mapping(s);
+    derive_aspect_mapping(s);
     for (int i = 0; i < here.across_count; i++)
         if (here.across[i].object == object) {
             s->across = true;
@@ -200,12 +200,13 @@ struct aspect *find_or_add_aspect(struct object *object) {
         }
     derive_innermost_step(s);
     here.aspect_count++;
-    if (here.what == OWNED) owned_derive_moves(s);
+    if (here.what == OWNED) derive_moves_of_own_element(s);
     update_current_blocks();
     return s;
 }
 
-/* Add an aspect for each array that a TIE or CONSISTENT clause maps to the loop's indices. */
+/* Add an aspect (which elements are an iteration's own) for each array that a TIE or CONSISTENT clause maps to the
+ * loop's indices. */
 static void add_tied_aspects(void) {
     for (int i = 0; i < here.tie_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
@@ -223,8 +224,9 @@ static void add_tied_aspects(void) {
     }
 }
 
-/* Add an aspect for each array of a TIE, CONSISTENT or REMOTE_ACCESS clause of the construct. */
-void construct_add_clause_aspects(void) {
+/* Add an aspect (which elements are an iteration's own) for each array of a TIE, CONSISTENT or REMOTE_ACCESS clause of
+ * the construct. */
+void add_aspects_of_clauses(void) {
     add_tied_aspects();
     for (int i = 0; i < here.remote_count && here.aspect_count < here.aspect_room; i++) {
         struct aspect *s = &here.aspects[here.aspect_count++];
@@ -285,7 +287,7 @@ static void set_on_target(int variable_id, const void *base, int dimension_count
         return;
     }
     here.on = o->root;
-    if (o->root->deferred && here.what == LOOP) findings_report_directive("on-deferred", here.id, variable_id);
+    if (o->root->deferred && here.what == LOOP) report_misplaced_directive("on-deferred", here.id, variable_id);
     for (int d = 0; d < o->root->rank; d++) {
         struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
         here.at[d] = compose_mapping(m, dimension_count, axis, coefficient, offset);
@@ -362,7 +364,7 @@ void weft_check_loop_across(int variable_id, const void *base, int dimension_cou
         int64_t most = low[d] > high[d] ? low[d] : high[d], edge = o->shadow.low[d];
         edge = edge > o->shadow.high[d] ? edge : o->shadow.high[d];
         if (o->distributed && most > edge && is_distributed_dimension(o, d))
-            findings_report_parameter("across", here.id, variable_id, d, most, 0, edge);
+            report_directive_parameter("across", here.id, variable_id, d, most, 0, edge);
     }
     here.across_count++;
 }
@@ -410,16 +412,17 @@ void weft_check_loop_start(void) {
     here.blocks = 0;
     run_count = 0;
     second = false;
-    if (here.what != TASKS) construct_add_clause_aspects();
+    if (here.what != TASKS) add_aspects_of_clauses();
     if (weft_traced) {
-        turns_start_loop();
+        start_traced_loop();
         return;
     }
     for (int i = 0; i < here.private_count; i++) {
         memset((void *)here.privates[i].low, POISON, here.privates[i].high - here.privates[i].low);
-        set_state(here.privates[i].low, here.privates[i].high, UNINITIALISED);
+        set_cell_states(here.privates[i].low, here.privates[i].high, UNINITIALISED);
     }
-    for (int i = 0; i < here.reduction_count; i++) set_state(here.reductions[i].low, here.reductions[i].high, now.cur);
+    for (int i = 0; i < here.reduction_count; i++)
+        set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
     now.looked = true;
     forget_sites();
 }
@@ -433,7 +436,7 @@ static void check_iteration_on_target(const int64_t index[]) {
         const struct term *t = &here.at[d];
         int64_t x = evaluate_term(t, index), high = here.on->lower[d] + here.on->extent[d] - 1;
         if (t->axis != WEFT_ALL && here.on->extent[d] > 0 && (x < here.on->lower[d] || x > high))
-            findings_report_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
+            report_directive_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
     }
 }
 
@@ -466,7 +469,7 @@ static void prepare_fast_iteration(void) {
     for (int i = here.aspect_count; i < STEP_HOMES; i++) weft_moves[i] = 0;
     uint64_t blocks = here.blocks;
     update_current_blocks();
-    if (has_grid()) block_sites_enter_row(blocks);
+    if (has_grid()) update_sites_for_row(blocks);
     publish_expected_step();
 }
 
@@ -537,7 +540,7 @@ void weft_check_iteration3(int64_t i, int64_t j, int64_t k) {
 /* Enter an iteration where values are traced: return 1 if another processor runs it and it must be passed over. Without
  * tracing always 0. */
 int weft_check_skips(int dimension_count, const int64_t index[]) {
-    if (weft_traced) return !nested && here.started && turns_enter_iteration(dimension_count, index);
+    if (weft_traced) return !nested && here.started && enter_traced_iteration(dimension_count, index);
     weft_check_iteration(dimension_count, index);
     return 0;
 }
@@ -616,9 +619,9 @@ void undefine_written_values(uintptr_t low, uintptr_t high) {
 
 /* At a construct's end: undefine the undistributed variables that its iterations wrote, but keep which processor has
  * which value. */
-void construct_undefine_written(void) {
+void undefine_variables_written_by_construct(void) {
     for (int i = 0; i < here.written_count; i++)
-        if (!is_consistent(here.written[i])) {
+        if (!is_in_consistent_clause(here.written[i])) {
             note_writers_of_copies(here.written[i]);
             undefine_written_values(here.written[i]->low, here.written[i]->high);
         }
@@ -633,7 +636,7 @@ void weft_check_loop_end(int construct_id) {
         return;
     }
     stop_fast_iteration();
-    if (weft_traced && here.started) turns_end_loop();
+    if (weft_traced && here.started) end_traced_loop();
     if (here.reduction_count) finish_reduction_verifications(); /* the child does not come back */
     if (now.off || here.what == SEQUENTIAL) return;
     row_ends();
@@ -643,9 +646,9 @@ void weft_check_loop_end(int construct_id) {
     for (int i = 0; i < here.private_count && !weft_traced; i++) {
         uintptr_t low = here.privates[i].low, high = here.privates[i].high;
         weft_check_clear((void *)low, high - low);
-        set_state(low, high, WAS_PRIVATE);
+        set_cell_states(low, high, WAS_PRIVATE);
     }
-    construct_undefine_written();
+    undefine_variables_written_by_construct();
     undefine_unfinished_consistent_arrays();
     advance_time();
     now.base = now.cur;
@@ -660,7 +663,7 @@ void weft_check_loop_end(int construct_id) {
     else
         for (int i = 0; i < here.reduction_count; i++) {
             struct object *o = find_object_at(here.reductions[i].low);
-            set_state(here.reductions[i].low, here.reductions[i].high, now.cur);
+            set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
             if (o) /* the result is put into the host's memory, too */
                 o->got_at = o->actual_at = now.cur;
         }
@@ -704,7 +707,7 @@ static void renumber_all_stamps(void) {
             if (cell8(a)->written == SPLIT && cell4(a)->written == SPLIT) renumber_cells(cell1(a), cell1(a) + 4);
     }
     if (maps) fclose(maps);
-    objects_rebase_stamps();
+    rebase_stamps_of_objects();
     now.cur = now.cur > now.base ? now.cur - now.base + FIRST_STAMP : FIRST_STAMP;
     now.base = FIRST_STAMP;
     run_count = 0;

@@ -111,14 +111,14 @@ extern struct construct weft_construct;
 #define here weft_construct
 
 struct aspect *find_or_add_aspect(struct object *object);
-void aspect_derive_mapping(struct aspect *aspect);
+void derive_aspect_mapping(struct aspect *aspect);
 void update_current_blocks(void);
 void compute_own_element_index(const struct aspect *aspect, const int64_t index[], int64_t own_index[]);
 int find_iteration_of_stamp(stamp_t stamp, int64_t index[]);
 stamp_t advance_time(void);
 void update_current_index(void); /* here.index is this iteration's */
-void construct_add_clause_aspects(void);
-void construct_undefine_written(void);
+void add_aspects_of_clauses(void);
+void undefine_variables_written_by_construct(void);
 void undefine_written_values(uintptr_t low, uintptr_t high);
 bool is_row_steady(int dimension_count, int64_t *previous_length, int64_t *done_count);
 bool accept_row_step(int64_t step);

@@ -97,7 +97,7 @@ void split_cell_of_8(struct cell *cell, uintptr_t address) {
 }
 
 /* Give the cells of [low, high), within one 8-byte granule, a state; the granule's cell is split as far as needed. */
-static void set_state_in_granule(uintptr_t low, uintptr_t high, stamp_t state) {
+static void set_cell_states_in_granule(uintptr_t low, uintptr_t high, stamp_t state) {
     split_cell_of_8(cell8(low), low);
     while (low < high)
         if (low % 4 == 0 && high - low >= 4) {
@@ -110,17 +110,17 @@ static void set_state_in_granule(uintptr_t low, uintptr_t high, stamp_t state) {
 }
 
 /* Give all cells of [low, high) a state or write stamp, and no read. */
-void set_state(uintptr_t low, uintptr_t high, stamp_t state) {
+void set_cell_states(uintptr_t low, uintptr_t high, stamp_t state) {
     uintptr_t first = (low + 7) & ~(uintptr_t)7;
     if (first > high) first = high;
-    if (low < first) set_state_in_granule(low, first, state);
+    if (low < first) set_cell_states_in_granule(low, first, state);
     for (low = first; low + 8 <= high;) { /* the cells of what lies between two folds are one row */
         uintptr_t fold = FOLD + 1 - (low & FOLD), bytes = (high - low) & ~(uintptr_t)7;
         if (bytes > fold) bytes = fold;
         struct cell *c = cell8(low);
         for (low += bytes; bytes; bytes -= 8) *c++ = (struct cell){state, 0};
     }
-    if (low < high) set_state_in_granule(low, high, state);
+    if (low < high) set_cell_states_in_granule(low, high, state);
 }
 
 /* --- the table --- */
@@ -161,8 +161,8 @@ void find_object_or_gap(uintptr_t address, uintptr_t *low, uintptr_t *high) {
     *high = i < count ? table[i]->low : UINTPTR_MAX / 2;
 }
 
-/* Return the object at `base_address`, or, where that is NULL (a template), the one that was made for this variable;
- * NULL if there is none. */
+/* Return the registered variable or array at `base_address`, or, where that is NULL (a template, which has no memory),
+ * the one that was made for this variable; NULL if there is none. */
 struct object *find_object(int variable_id, const void *base_address) {
     if (base_address) return find_object_at((uintptr_t)base_address);
     for (struct object *o = templates; o; o = o->next_free)
@@ -226,7 +226,8 @@ static struct object *allocate_object(void) {
     return o;
 }
 
-/* Register an object at [low, low + bytes) and return it. What was registered there before is removed. */
+/* Register a variable or array at [low, low + bytes) and return its object. What was registered there before is
+ * removed. */
 struct object *register_object(int variable_id, uintptr_t low, size_t bytes) {
     if (bytes == 0) bytes = 1;
     remove_objects_in(low, low + bytes);
@@ -247,7 +248,7 @@ struct object *register_object(int variable_id, uintptr_t low, size_t bytes) {
 
 /* Make an object an array of `dimension_count` dimensions in C or Fortran order. `lower` NULL: bounds from 0. Shadow
  * edges are 1 wide, as DVM has them by default. */
-void object_set_shape(struct object *object, size_t element_size, int dimension_count, const int64_t lower[],
+void set_object_shape(struct object *object, size_t element_size, int dimension_count, const int64_t lower[],
                       const int64_t extent[], int order) {
     object->array = true;
     object->element = element_size;
@@ -300,7 +301,7 @@ void weft_check_array(int variable_id, const void *base, size_t element, int dim
     if (now.off || !base || dimension_count < 1 || dimension_count > WEFT_MAX_RANK ||
         !complete_extents(base, element, dimension_count, extent, known))
         return;
-    object_set_shape(register_object(variable_id, (uintptr_t)base, array_size(element, dimension_count, known)),
+    set_object_shape(register_object(variable_id, (uintptr_t)base, array_size(element, dimension_count, known)),
                      element, dimension_count, lower, known, order);
 }
 
@@ -319,7 +320,7 @@ void weft_check_argument(int variable_id, const void *base, size_t element, int 
         return;
     o->data = variable_id;
     if (!complete_extents(base, element, dimension_count, extent, known)) return;
-    if (!o->array) object_set_shape(o, element, dimension_count, lower, known, order);
+    if (!o->array) set_object_shape(o, element, dimension_count, lower, known, order);
     /* the same shape with other bounds: the program's indices are those of the newest name */
     bool same = o->rank == dimension_count && o->order == order && !o->distributed;
     for (int d = 0; same && d < dimension_count; d++) same = o->extent[d] == known[d];
@@ -331,11 +332,11 @@ void weft_check_argument(int variable_id, const void *base, size_t element, int 
 void weft_check_clear(void *base, size_t bytes) {
     if (now.off || !base) return;
     memset(base, POISON, bytes);
-    set_state((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
+    set_cell_states((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
 }
 
 void weft_check_local(void *base, size_t bytes) {
-    if (!now.off && base) set_state((uintptr_t)base, (uintptr_t)base + bytes, now.cur);
+    if (!now.off && base) set_cell_states((uintptr_t)base, (uintptr_t)base + bytes, now.cur);
 }
 
 /* Mark bytes as written by code without hooks. Inside an iteration only a private variable is known to be its own; else
@@ -346,7 +347,7 @@ void weft_check_written(const void *base, size_t bytes) {
     bool own = !here.started;
     for (int i = 0; i < here.private_count && !own; i++)
         own = low - here.privates[i].low < here.privates[i].high - here.privates[i].low;
-    set_state(low, low + bytes, own ? now.cur : 0);
+    set_cell_states(low, low + bytes, own ? now.cur : 0);
 }
 
 /* --- distribution --- */
@@ -368,12 +369,12 @@ static struct object *find_or_add_template(int variable_id) {
 void weft_check_template(int variable_id, int dimension_count, const int64_t lower[], const int64_t extent[]) {
     if (now.off || dimension_count > WEFT_MAX_RANK) return;
     struct object *o = find_or_add_template(variable_id);
-    object_set_shape(o, 0, dimension_count, lower, extent, WEFT_ORDER_C);
+    set_object_shape(o, 0, dimension_count, lower, extent, WEFT_ORDER_C);
     o->root = o;
 }
 
-/* Note that an object was distributed or aligned anew: its elements begin without values, its shadow edges are stale,
- * and all sites (what places in the code may access) are judged again. */
+/* Note that an array was distributed or aligned anew: its elements begin without values, its shadow edges are stale,
+ * and all places in the code are judged again. */
 static void mark_distributed(struct object *object) {
     if (!object->distributed && object->low)
         for (uintptr_t a = object->low & ~(uintptr_t)7; a < object->high; a += 8)
@@ -418,8 +419,8 @@ void weft_check_distribute_onto(int construct_id, int variable_id, const void *b
             double sum = 0;
             for (int64_t k = 0; k < o->block_count[d]; k++) sum += o->blocks[d][k];
             if ((int64_t)sum != o->extent[d])
-                findings_report_parameter("genblock", construct_id, variable_id, d, (int64_t)sum, o->extent[d],
-                                          o->extent[d]);
+                report_directive_parameter("genblock", construct_id, variable_id, d, (int64_t)sum, o->extent[d],
+                                           o->extent[d]);
         }
         o->map[d] = (struct term){d, 1, 0};
     }
@@ -479,7 +480,7 @@ void weft_check_align(int construct_id, int variable_id, const void *base, int t
             for (int end = 0; end < 2; end++) {
                 int64_t x = coefficient[k] * ends[end] + offset[k], high = t->lower[k] + t->extent[k] - 1;
                 if (x < t->lower[k] || x > high)
-                    findings_report_parameter("align", construct_id, variable_id, k, x, t->lower[k], high);
+                    report_directive_parameter("align", construct_id, variable_id, k, x, t->lower[k], high);
             }
         }
     memcpy(o->map, map, sizeof map);
@@ -513,7 +514,7 @@ void compute_element_index(const struct object *object, uintptr_t address, int64
 }
 
 /* Rebase the times kept in objects when all stamps are renumbered: everything has happened at FIRST_STAMP. */
-void objects_rebase_stamps(void) {
+void rebase_stamps_of_objects(void) {
     for (int i = 0; i < count; i++) {
         stamp_t *times[] = {&table[i]->renewed_at,   &table[i]->begun_at,   &table[i]->on_device,
                             &table[i]->actual_at,    &table[i]->got_at,     &table[i]->host_wrote,

@@ -60,11 +60,11 @@ void drop_objects_of_returned_functions(uintptr_t stack_pointer);
 struct object *find_object_from(uintptr_t address); /* the first that ends above a */
 extern uintptr_t weft_lowest_stack;
 bool is_on_stack(uintptr_t address);
-void set_state(uintptr_t low, uintptr_t high, stamp_t state);
+void set_cell_states(uintptr_t low, uintptr_t high, stamp_t state);
 void split_cell_of_8(struct cell *cell, uintptr_t address);
 void split_cell_of_4(struct cell *cell, uintptr_t address);
 void find_object_or_gap(uintptr_t address, uintptr_t *low, uintptr_t *high);
-void objects_rebase_stamps(void);
+void rebase_stamps_of_objects(void);
 void object_drop(struct object *object);
 void close_sites(void);
 void forget_sites(void); /* and those that are kept of other blocks */
@@ -76,7 +76,7 @@ struct term compose_mapping(struct term term, int dimension_count, const int axi
                             const int64_t offset[]);
 void compute_element_index(const struct object *object, uintptr_t address, int64_t index[]);
 struct object *register_object(int variable_id, uintptr_t low, size_t bytes);
-void object_set_shape(struct object *object, size_t element_size, int dimension_count, const int64_t lower[],
+void set_object_shape(struct object *object, size_t element_size, int dimension_count, const int64_t lower[],
                       const int64_t extent[], int order);
 
 #endif

@@ -69,13 +69,13 @@ static struct statement *find_or_add_statement(int construct_id) {
 static bool is_still_valid(const struct statement *statement) { return statement->forgotten == weft_sites_forgotten; }
 
 /* All sites, and where the current statement's own elements lie. */
-void owned_forget_all(void) {
+void forget_sites_and_own_elements(void) {
     forget_sites();
     here.aspect_count = 0;
 }
 
 /* Compute how the own element of a new aspect's array moves with each index of the statement's element (bytes). */
-void owned_derive_moves(struct aspect *aspect) {
+void derive_moves_of_own_element(struct aspect *aspect) {
     int64_t *moves = current->moves[aspect - here.aspects];
     const struct object *o = aspect->object, *on = current->object;
     memset(moves, 0, sizeof current->moves[0]);
@@ -90,7 +90,7 @@ void owned_derive_moves(struct aspect *aspect) {
 
 /* Note a site (what one place in the code may access) that was opened in a function which the statement with an owner
  * calls; it is closed at the statement's end. */
-void owned_note_called_site(struct site *site) {
+void note_site_in_called_function(struct site *site) {
     if (weft_depth && weft_depth == depth) return;
     if (called_count < MOST_CALLED) called[called_count] = site;
     called_count++;
@@ -113,7 +113,8 @@ static void close_called_sites(void) {
     called_count = 0;
 }
 
-/* Set the ON coordinates of the statement's element of this time, and move all own elements along with its index. */
+/* Move a statement with an owner to its element of this time: set the element's coordinates, and move the own elements
+ * of all arrays along with its index. */
 static void move_statement_to_element(struct statement *statement, int dimension_count, const int64_t index[]) {
     const struct object *o = statement->object;
     here.on = o->root;
@@ -134,7 +135,7 @@ static void move_statement_to_element(struct statement *statement, int dimension
 /* Return whether, with a grid of processors, this time's element lies in the same blocks as the last one. */
 static bool is_element_in_last_blocks(const struct statement *statement) {
     for (int i = 0; i < here.aspect_count; i++)
-        if (!here.aspects[i].remote) aspect_derive_mapping(&here.aspects[i]);
+        if (!here.aspects[i].remote) derive_aspect_mapping(&here.aspects[i]);
     update_current_blocks();
     return here.blocks == statement->blocks;
 }
@@ -183,9 +184,9 @@ void weft_check_own_begin(int construct_id, int variable_id, const void *base, i
     move_statement_to_element(s, dimension_count, index);
     advance_time();
     now.looked = true;
-    if (kept && has_grid() && !is_element_in_last_blocks(s)) owned_forget_all();
+    if (kept && has_grid() && !is_element_in_last_blocks(s)) forget_sites_and_own_elements();
     s->forgotten = weft_sites_forgotten;
-    if (here.aspect_count == 0) construct_add_clause_aspects();
+    if (here.aspect_count == 0) add_aspects_of_clauses();
 }
 
 /* End a statement that only an element's owner runs, and keep its sites (what places in the code may access) for the

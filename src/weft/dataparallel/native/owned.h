@@ -7,8 +7,8 @@
 struct aspect;
 struct site;
 extern uint16_t weft_context; /* which statement with an owner is being run; 0: none */
-void owned_derive_moves(struct aspect *aspect);
-void owned_forget_all(void);
-void owned_note_called_site(struct site *site);
+void derive_moves_of_own_element(struct aspect *aspect);
+void forget_sites_and_own_elements(void);
+void note_site_in_called_function(struct site *site);
 
 #endif

@@ -40,8 +40,8 @@ static int count_processors_along(const struct object *root, int dimension) {
 
 /* Return the number of the block that holds a coordinate (from 0) of a dimension with `extent` elements; *low and
  * *high: its first and last element. Blocks are equal, or GEN_BLOCK's sizes. */
-static int64_t find_block(const struct object *root, int dimension, int64_t coordinate, int64_t extent, int processors,
-                          int64_t *low, int64_t *high) {
+static int64_t find_block_of_coordinate(const struct object *root, int dimension, int64_t coordinate, int64_t extent,
+                                        int processors, int64_t *low, int64_t *high) {
     const double *sizes = root->blocks[dimension];
     if (sizes && root->kinds[dimension] == WEFT_GENBLOCK) {
         int64_t begin = 0;
@@ -63,33 +63,36 @@ static int64_t find_block(const struct object *root, int dimension, int64_t coor
     return p;
 }
 
-/* Set *low and *high to the first and last element of the block that holds a coordinate; to the coordinate itself
- * without a grid. */
+/* Set *low and *high to the first and last element of the processors' block that holds a coordinate; to the coordinate
+ * itself without a grid of processors. `root`: the array or template whose distribution others follow. */
 void find_block_bounds(const struct object *root, int dimension, int64_t coordinate, int64_t *low, int64_t *high) {
     int parts = count_processors_along(root, dimension);
     *low = *high = coordinate;
     if (!parts) return;
-    find_block(root, dimension, coordinate - root->lower[dimension], root->extent[dimension], parts, low, high);
+    find_block_of_coordinate(root, dimension, coordinate - root->lower[dimension], root->extent[dimension], parts, low,
+                             high);
     *low += root->lower[dimension];
     *high += root->lower[dimension];
 }
 
-/* Return the first element of the block that holds a coordinate in one dimension of a root. */
-int64_t first_element_of_block(const struct object *root, int dimension, int64_t coordinate) {
+/* Return the first element of the block that holds a coordinate in one dimension. `root`: the array or template whose
+ * distribution others follow. */
+int64_t find_first_element_of_block(const struct object *root, int dimension, int64_t coordinate) {
     int64_t low, high;
     find_block_bounds(root, dimension, coordinate, &low, &high);
     return low;
 }
 
-/* Return the last element of the block that holds a coordinate in one dimension of a root. */
-int64_t last_element_of_block(const struct object *root, int dimension, int64_t coordinate) {
+/* Return the last element of the block that holds a coordinate in one dimension. `root`: the array or template whose
+ * distribution others follow. */
+int64_t find_last_element_of_block(const struct object *root, int dimension, int64_t coordinate) {
     int64_t low, high;
     find_block_bounds(root, dimension, coordinate, &low, &high);
     return high;
 }
 
-/* Return the dimension of `other` that lies on the same dimension of the processors as `dimension` of `root`; -1 if
- * there is none. */
+/* Return the dimension of `other` that is distributed over the same dimension of the processors as `dimension` of
+ * `root`; -1 if there is none. */
 int find_paired_dimension(const struct object *root, int dimension, const struct object *other) {
     int k = 0;
     for (int i = 0; i < dimension; i++) k += root->kinds[i] != WEFT_WHOLE;
@@ -98,8 +101,8 @@ int find_paired_dimension(const struct object *root, int dimension, const struct
     return -1;
 }
 
-/* Return whether two dimensions are distributed in the same way, so that equal indices have one owner however many
- * processors there are. */
+/* Return whether dimensions of two arrays or templates are distributed in the same way, so that equal indices have one
+ * owner however many processors there are. */
 bool are_dimensions_distributed_alike(const struct object *first, int first_dimension, const struct object *second,
                                       int second_dimension) {
     if (first->kinds[first_dimension] != second->kinds[second_dimension] ||
@@ -112,19 +115,21 @@ bool are_dimensions_distributed_alike(const struct object *first, int first_dime
                   (size_t)first->block_count[first_dimension] * sizeof *first->blocks[first_dimension]) == 0;
 }
 
-/* Return whether an element of one dimension and an element of another have the same processor. Only with a grid. */
+/* Return whether elements of two arrays' dimensions belong to the same processor. Only with a grid of processors. */
 bool have_elements_same_processor(const struct object *first, int first_dimension, int64_t first_element,
                                   const struct object *second, int second_dimension, int64_t second_element) {
     int64_t low, high;
-    return find_block(first, first_dimension, first_element - first->lower[first_dimension],
-                      first->extent[first_dimension], count_processors_along(first, first_dimension), &low, &high) ==
-           find_block(second, second_dimension, second_element - second->lower[second_dimension],
-                      second->extent[second_dimension], count_processors_along(second, second_dimension), &low, &high);
+    return find_block_of_coordinate(first, first_dimension, first_element - first->lower[first_dimension],
+                                    first->extent[first_dimension], count_processors_along(first, first_dimension),
+                                    &low, &high) ==
+           find_block_of_coordinate(second, second_dimension, second_element - second->lower[second_dimension],
+                                    second->extent[second_dimension], count_processors_along(second, second_dimension),
+                                    &low, &high);
 }
 
-/* Return whether two elements of a root's dimension belong to one processor; without a grid each element has its
- * own. */
-bool has_same_owner(const struct object *root, int dimension, int64_t first_element, int64_t second_element) {
+/* Return whether two elements of one dimension belong to the same processor; without a grid each element has a
+ * processor of its own. `root`: the array or template whose distribution others follow. */
+bool have_elements_same_owner(const struct object *root, int dimension, int64_t first_element, int64_t second_element) {
     int64_t low, high;
     if (first_element == second_element) return true;
     find_block_bounds(root, dimension, first_element, &low, &high);
@@ -144,7 +149,8 @@ int find_grid_coordinates(int processor, int coordinates[WEFT_MAX_RANK]) {
     return grid.rank;
 }
 
-/* Return the dimension of the grid onto which a root's dimension is distributed; -1: none, or there is no grid. */
+/* Return the dimension of the grid of processors over which an array's dimension is distributed; -1: none, or there is
+ * no grid. */
 int find_grid_axis(const struct object *root, int dimension) {
     if (root->kinds[dimension] == WEFT_WHOLE) return -1;
     int k = 0;
@@ -152,12 +158,11 @@ int find_grid_axis(const struct object *root, int dimension) {
     return has_grid() && k < grid.rank ? k : -1;
 }
 
-/* Return the coordinate, along its dimension of the grid, of the processor that owns an element of a root's
- * dimension. */
+/* Return which processor owns an element of one dimension: the coordinate along the grid's dimension. */
 int64_t find_owner_coordinate(const struct object *root, int dimension, int64_t element) {
     int64_t low, high, parts = count_processors_along(root, dimension), x = element - root->lower[dimension];
     if (parts < 1) return 0;
     if (root->owner[dimension] && x >= 0 && x < root->extent[dimension]) return root->owner[dimension][x] % parts;
-    int64_t part = find_block(root, dimension, x, root->extent[dimension], (int)parts, &low, &high);
+    int64_t part = find_block_of_coordinate(root, dimension, x, root->extent[dimension], (int)parts, &low, &high);
     return part < 0 ? 0 : part >= parts ? parts - 1 : part;
 }

@@ -22,7 +22,7 @@
 
 /* Return an empty plan for a row of iterations: it will hold which places access the same addresses, and what their
  * shadow cells must hold. */
-static struct plan *new_plan(const struct row *row) {
+static struct plan *allocate_plan(const struct row *row) {
     struct plan *p = calloc(1, sizeof *p);
     if (!p) abort();
     p->group_of = calloc((size_t)row->place_count, sizeof *p->group_of);
@@ -72,7 +72,7 @@ static int find_or_add_kin(struct plan *plan, const struct row *row, const struc
  * new one if need be. -1: there are too many. */
 static int find_or_add_group(struct plan *plan, const struct row *row, const struct line forms[], int address_form,
                              unsigned access_size) {
-    const struct line value = form_value(row, forms, address_form), *a = &value;
+    const struct line value = compute_form_value(row, forms, address_form), *a = &value;
     static struct {
         uint32_t epoch;
         int32_t group;
@@ -355,8 +355,8 @@ bool locate_groups_in_row(struct plan *plan, const struct line forms[], int64_t 
  * that access the same addresses) lie in this row. */
 bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count) {
     for (int i = 0; i < plan->same_count; i++) {
-        struct line a = form_value(row, forms, plan->sames[i].form),
-                    b = form_value(row, forms, plan->groups[plan->sames[i].group].form);
+        struct line a = compute_form_value(row, forms, plan->sames[i].form),
+                    b = compute_form_value(row, forms, plan->groups[plan->sames[i].group].form);
         if (a.at != b.at || a.step != b.step || a.turns) return false;
     }
     return locate_groups_in_row(plan, forms, iteration_count);
@@ -415,8 +415,8 @@ static bool is_plan_current(const struct row *row, struct plan *plan) {
     return true;
 }
 
-/* Make a current plan (what accesses require of the shadow cells) for iterations that run these blocks the row's plan
- * and return true. False: there is none, and row->plan is one to be made anew. */
+/* Look for a plan (what accesses require of the shadow cells) that still holds for iterations that run these blocks. If
+ * there is one, make it row->plan and return true. Else return false: row->plan is one for make_plan_of_row to fill. */
 bool find_current_plan(struct row *row, const uint8_t block_states[]) {
     struct plan *p = row->plan, *free = NULL;
     int count = 0;
@@ -431,7 +431,7 @@ bool find_current_plan(struct row *row, const uint8_t block_states[]) {
         p = p ? p->next : NULL;
     } while (p != row->plan);
     if (!free && (count == 0 || (row->guard_count && count < MOST_PLANS))) {
-        free = new_plan(row);
+        free = allocate_plan(row);
         free->next = row->plan ? row->plan->next : free;
         if (row->plan) row->plan->next = free;
     }
@@ -469,7 +469,8 @@ static bool update_group_objects(struct plan *plan) {
     return other;
 }
 
-/* Collect which memory the guards of the blocks that are run read; the row must not write it. */
+/* Collect which memory the guards (comparisons with a jump) of the blocks that are run read; the row must not write
+ * it. */
 static void collect_guard_memory(struct plan *plan, const struct row *row, const uint8_t block_states[]) {
     for (int b = 0; b < row->block_count; b++)
         for (int m = 0; block_states[b] != NEVER && m < row->memory_count; m++)

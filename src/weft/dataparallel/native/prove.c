@@ -14,7 +14,8 @@
 
 #define ROUND(a) (((a) + 7) & ~(uintptr_t)7)
 
-/* Return for how many of the iterations all places stay in their sites' intervals. */
+/* Return for how many of the iterations all places stay in the intervals that their sites (what places in the code may
+ * access) allow. */
 static int64_t count_iterations_in_intervals(const struct plan *plan, int64_t iteration_count) {
     for (int i = 0; i < plan->range_count; i++) {
         const struct range *one = &plan->ranges[i];
@@ -195,7 +196,8 @@ static enum verdict find_or_make_plan(struct row *row, const struct line forms[]
 }
 
 /* Prove that all accesses of the iterations are right without hooks. *iteration_count becomes less where places leave
- * their sites' intervals before. Returns PASSED; UNOPENED if sites must be opened first; REFUSED. */
+ * their sites' intervals before. Returns PASSED; UNOPENED if sites must be opened first; REFUSED if hooks must judge
+ * the row. */
 enum verdict prove_row(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *iteration_count) {
     enum verdict made = find_or_make_plan(row, forms, blocks, *iteration_count);
     if (made != PASSED) return made;

@@ -26,7 +26,7 @@ static size_t room;
 static uintptr_t *places;
 static unsigned place_room, place_count;
 
-/* Return the counts of a construct; NULL for one without an id. */
+/* Return the counters of how often a construct ran and how many iterations it had; NULL for one without an id. */
 static struct ran *find_run_counts(int construct_id) {
     if (construct_id < 1) return NULL;
     GROW_TO(all, (size_t)construct_id, room);
@@ -35,7 +35,7 @@ static struct ran *find_run_counts(int construct_id) {
 
 static void write_run_counts(int construct_id, struct ran *counts) {
     counts->told = counts->times;
-    findings_write_run_counts(construct_id, counts->times, counts->iterations);
+    write_line_of_run_counts(construct_id, counts->times, counts->iterations);
 }
 
 /* Count a run of a directive or loop, and write a line when it runs first, for programs that leave by _exit. */
@@ -69,7 +69,7 @@ static void grow_place_table(void) {
 }
 
 /* Note that accesses at a place of the program were examined; each place counts once. */
-void count_place(uintptr_t pc) {
+void count_examined_place(uintptr_t pc) {
     if (2 * place_count >= place_room && place_room < MOST_PLACES) grow_place_table();
     uintptr_t *slot = find_place_slot(pc);
     if (!*slot && place_count < MOST_PLACES - 1) {
@@ -82,5 +82,5 @@ void count_place(uintptr_t pc) {
 void write_final_counts(void) {
     for (size_t k = 1; k < room; k++)
         if (all[k].told != all[k].times || all[k].iterations) write_run_counts((int)k, &all[k]);
-    findings_write_place_count(place_count);
+    write_line_of_place_count(place_count);
 }

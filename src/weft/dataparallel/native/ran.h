@@ -6,7 +6,7 @@
 
 void count_run(int construct_id);
 void ran_iterations(int construct_id, uint64_t count);
-void count_place(uintptr_t pc);
+void count_examined_place(uintptr_t pc);
 void write_final_counts(void);
 
 #endif

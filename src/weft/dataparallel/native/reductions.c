@@ -161,7 +161,7 @@ static value neutral_value(const struct reduction *reduction) {
 
 static bool truth(value v) { return creall(v) != 0; }
 
-/* Combine two real numbers by SUM, PRODUCT, MAX or MIN. Faster than combine_values, which is complex. */
+/* Combine two real numbers by SUM, PRODUCT, MAX or MIN: faster than the complex arithmetic of combine_values. */
 static long double combine_real_values(int operation, long double first, long double second) {
     switch (operation) {
     case WEFT_SUM: return first + second;
@@ -480,7 +480,7 @@ static void compare_results(void) {
                 moved = memcmp(kept + (size_t)t * r->location_bytes, r->location, r->location_bytes) != 0;
             if (told || (is_same_result(r, e, other, got) && !moved)) continue;
             format_value(expected, other, r->type), format_value(have, got, r->type);
-            findings_report_reduction("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
+            report_reduction_fault("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
             told = true;
         }
         kept += MOST_TIES * r->location_bytes;
@@ -489,8 +489,8 @@ static void compare_results(void) {
     int n = hash_arrays(mine);
     for (int i = 0; i < n && i < shared->arrays; i++)
         if (mine[i].low == shared->hashes[i].low && mine[i].hash != shared->hashes[i].hash)
-            findings_report_reduction("early-reduction-use", "in-loop", &here.reductions[0], "", "",
-                                      find_object_at(mine[i].low)->data);
+            report_reduction_fault("early-reduction-use", "in-loop", &here.reductions[0], "", "",
+                                   find_object_at(mine[i].low)->data);
 }
 
 /* At a loop's end: a child stores its results and exits; the parent waits for its children and compares. */
@@ -521,19 +521,19 @@ static struct groups groups;
 void guard_partial_reductions(void) {
     for (int i = 0; i < here.reduction_count; i++) {
         const struct reduction *r = &here.reductions[i];
-        groups_add_memory(&groups, here.group, r->low, r->high);
-        set_state(r->low, r->high, GUARDED);
+        add_memory_to_group(&groups, here.group, r->low, r->high);
+        set_cell_states(r->low, r->high, GUARDED);
     }
 }
 
 void weft_check_reduction_start(int construct_id, int group_id) {
-    groups_start(&groups, construct_id, group_id, "reduction-start", "reduction-twice");
+    start_group(&groups, construct_id, group_id, "reduction-start", "reduction-twice");
 }
 
-static void unguard_reduction(uintptr_t low, uintptr_t high) { set_state(low, high, now.cur); }
+static void unguard_reduction(uintptr_t low, uintptr_t high) { set_cell_states(low, high, now.cur); }
 
 void weft_check_reduction_wait(int construct_id, int group_id) {
-    groups_wait(&groups, construct_id, group_id, "reduction-wait", unguard_reduction);
+    complete_group(&groups, construct_id, group_id, "reduction-wait", unguard_reduction);
 }
 
 /* --- of processors in turn (turns.c): each begins with the neutral element --- */

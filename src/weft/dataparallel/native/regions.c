@@ -19,7 +19,8 @@ bool weft_in_region, weft_on_host, weft_sequential_checked;
 int weft_io;
 struct task_state weft_task;
 
-/* Decide anew whether sequential code must be checked, after that may have changed, and judge all places again. */
+/* Decide whether accesses in sequential code have to be checked now, and have all places in the code judged again.
+ * Called when a region, task or option changes that. */
 static void update_sequential_checking(void) {
     now.looked = here.started || here.what == OWNED || weft_on_host || weft_sequential_checked || weft_in_region ||
                  weft_task.in_task;
@@ -98,11 +99,11 @@ void weft_check_shadow_start(int construct_id, int group_id) {
     if (here.what != LOOP) count_run(construct_id);
     for (int i = 0; i < member_count; i++)
         if (members[i].group == group_id) {
-            if (members[i].object->begun_at && !any) findings_report_directive("shadow-twice", construct_id, group_id);
+            if (members[i].object->begun_at && !any) report_misplaced_directive("shadow-twice", construct_id, group_id);
             members[i].object->begun_at = now.cur;
             any = true;
         }
-    if (!any) findings_report_directive("shadow-start", construct_id, group_id);
+    if (!any) report_misplaced_directive("shadow-start", construct_id, group_id);
     forget_sites();
 }
 
@@ -124,7 +125,7 @@ void weft_check_shadow_wait(int construct_id, int group_id) {
         turns_renewed(o);
         renew_named_edges(o, 0);
     }
-    if (!any) findings_report_directive("shadow-wait", construct_id, group_id);
+    if (!any) report_misplaced_directive("shadow-wait", construct_id, group_id);
     forget_sites();
 }
 
@@ -187,7 +188,7 @@ void weft_check_remote_prefetch(int construct_id, int group_id) {
     struct remote_group *g = find_remote_group(group_id);
     count_run(construct_id);
     if (now.off || !g) return;
-    if (g->loading) findings_report_directive("remote-prefetch", construct_id, group_id);
+    if (g->loading) report_misplaced_directive("remote-prefetch", construct_id, group_id);
     g->loading = true;
     g->filled = advance_time();
 }
@@ -481,7 +482,7 @@ static void check_task_number(int construct_id, int task_array_id, int64_t task)
     for (int i = 0; i < task_array_count; i++) {
         int64_t low = task_arrays[i].lower, high = low + task_arrays[i].count - 1;
         if (task_arrays[i].tasks == task_array_id && (task < low || task > high))
-            findings_report_parameter("task", construct_id, task_array_id, 0, task, low, high);
+            report_directive_parameter("task", construct_id, task_array_id, 0, task, low, high);
     }
 }
 
@@ -550,8 +551,9 @@ void weft_check_task_region_end(int construct_id) {
     if (here.what == TASKS && here.reduction_count)
         finish_reduction_verifications(); /* the children do not come back */
     if (now.off || here.what != TASKS) return;
-    construct_undefine_written();
-    for (int i = 0; i < here.reduction_count; i++) set_state(here.reductions[i].low, here.reductions[i].high, now.cur);
+    undefine_variables_written_by_construct();
+    for (int i = 0; i < here.reduction_count; i++)
+        set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
     here.what = SEQUENTIAL;
     here.started = false;
     here.remote_count = 0;

@@ -27,11 +27,11 @@ static struct {
 static bool is_next_iteration(const struct row *row, const struct line forms[]) {
     int last = row->rank - 1;
     for (int d = 0; d <= last; d++) {
-        struct line f = form_value(row, forms, row->arguments[d]);
+        struct line f = compute_form_value(row, forms, row->arguments[d]);
         uint64_t step = d < last ? 0 : f.step;
         if (f.turns || f.step != step || f.at != (uint64_t)here.index[d] + step) return false;
     }
-    int64_t step = last < 0 ? 0 : (int64_t)form_value(row, forms, row->arguments[last]).step;
+    int64_t step = last < 0 ? 0 : (int64_t)compute_form_value(row, forms, row->arguments[last]).step;
     return last < 0 || (step != 0 && accept_row_step(step));
 }
 
@@ -42,7 +42,8 @@ bool is_row_worth_proof(const struct row *row, int64_t iteration_count) {
            iteration_count * row->place_count >= (row->rank ? FEWEST_ACCESSES : FEWEST_WITHIN);
 }
 
-/* Return for how many of the iterations the loop goes on and its forms keep to their limits. */
+/* Return for how many of the iterations the loop goes on and its forms (linear expressions of its assembly) keep to
+ * their limits. */
 static int64_t count_steady_iterations(const struct row *row, const struct line forms[], int64_t iteration_count,
                                        const uint8_t blocks[]) {
     return count_iterations_within_limits(row, forms, count_iterations_until_exit(row, forms, iteration_count, blocks),

@@ -88,8 +88,9 @@ struct line { /* a value that rises evenly */
 /* Whether a row's iterations come to a block. */
 enum { NEVER, PERHAPS, ALWAYS };
 
-/* Return a form's value in a row: one of the first own_count forms, or such a form shifted by a constant. */
-static inline struct line form_value(const struct row *row, const struct line own_values[], int form) {
+/* Return the value of a form (a linear expression of the loop's assembly) in a row: one of the first own_count forms,
+ * or such a form shifted by a constant. */
+static inline struct line compute_form_value(const struct row *row, const struct line own_values[], int form) {
     if (form < row->own_count) return own_values[form];
     const struct row_term *shift = row->terms + row->starts[form];
     struct line made = own_values[shift->which];

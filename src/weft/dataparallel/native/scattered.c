@@ -26,8 +26,8 @@ static bool has_owner_table(const struct object *root, int dimension) {
 
 static bool is_kind_with_table(int kind) { return kind == WEFT_INDIRECT || kind == WEFT_DERIVED; }
 
-/* Return whether a dimension of a root is distributed by a table of owners (INDIRECT, DERIVED). */
-bool is_scattered(const struct object *root) {
+/* Return whether a dimension of an array or template is distributed by a table of owners (INDIRECT, DERIVED). */
+bool is_distributed_by_table(const struct object *root) {
     for (int d = 0; root && d < root->rank; d++)
         if (is_kind_with_table(root->kinds[d])) return true;
     return false;
@@ -40,7 +40,7 @@ static int64_t find_owner_of_coordinate(const struct object *root, int dimension
     if (at < 0 || at >= root->extent[dimension]) return INT64_MIN;
     if (has_owner_table(root, dimension)) return root->owner[dimension][at];
     return is_kind_with_table(root->kinds[dimension]) ? coordinate
-                                                      : first_element_of_block(root, dimension, coordinate);
+                                                      : find_first_element_of_block(root, dimension, coordinate);
 }
 
 /* Return the table with the owner of each element of a dimension; a new one, in which nobody owns an element, if need
@@ -132,7 +132,7 @@ static struct edge {
 static int edge_count;
 static size_t edge_room;
 
-/* Return the shadow edge with this name (SHADOW_ADD) of arrays with this root; NULL if there is none. */
+/* Return the shadow edge with this name (SHADOW_ADD) of arrays that are aligned with `root`; NULL if there is none. */
 static struct edge *find_named_edge(const struct object *root, int edge_name) {
     for (int i = 0; i < edge_count; i++)
         if (edges[i].root == root && edges[i].name == edge_name) return &edges[i];
@@ -259,14 +259,14 @@ void renew_named_edges(struct object *object, int edge_name) {
     }
 }
 
-/* Handle the renewal of an array's named edge, outside of a loop or (construct 0) for the loop that begins. Reports an
- * unknown edge. */
+/* Handle the renewal of an array's named edge, outside of a loop or (construct_id 0) for the loop that begins. Reports
+ * an unknown edge. */
 void weft_check_edge_renew(int construct_id, int edge_name, int variable_id, const void *base) {
     struct object *o = now.off ? NULL : find_object(variable_id, base);
     if (!o) return;
     advance_time();
     if (!o->root || !find_named_edge(o->root, edge_name))
-        findings_report_directive("edge-unknown", construct_id ? construct_id : here.id, variable_id);
+        report_misplaced_directive("edge-unknown", construct_id ? construct_id : here.id, variable_id);
     else renew_named_edges(o, edge_name);
     forget_sites();
 }
@@ -320,6 +320,6 @@ void weft_check_localize(int construct_id, int variable_id, const void *base, in
         for (int i = 0; i < edge_count && !known; i++)
             known = edges[i].root == t->root && edges[i].dimension == d && find_renewal_stamp(&edges[i], t, false) &&
                     does_edge_bring_element(&edges[i], processor, value);
-        if (!known) findings_report_localize(construct_id, variable_id, target_id, index, o->rank, value);
+        if (!known) report_remote_localized_value(construct_id, variable_id, target_id, index, o->rank, value);
     }
 }

@@ -4,7 +4,7 @@
 
 #include "objects.h"
 
-bool is_scattered(const struct object *root);
+bool is_distributed_by_table(const struct object *root);
 unsigned find_foreign_dimensions(const struct object *object, const int64_t index[]);
 int find_edge_for_element(const struct object *object, const int64_t index[], unsigned foreign_dimensions,
                           stamp_t *renewal_stamp);

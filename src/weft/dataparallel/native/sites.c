@@ -149,7 +149,7 @@ static void cover_block_elements(struct site *site, const struct aspect *aspect,
         if (bytes < (uintptr_t)o->stride[i]) { /* all before was not whole: from here on it is other rows */
             site->lowest = low - (uintptr_t)((index[i] - first) * o->stride[i]);
             site->highest = low + (uintptr_t)((last - index[i]) * o->stride[i]);
-            site->follows = block_site_starts_following(aspect) ? (unsigned char)(i + 1) : 0;
+            site->follows = let_site_follow_array(aspect) ? (unsigned char)(i + 1) : 0;
             break;
         }
         low -= (uintptr_t)((index[i] - first) * o->stride[i]);
@@ -176,7 +176,7 @@ static int classify_element_distance(const struct aspect *aspect, const int64_t 
             const struct term *m = &o->map[d];
             if (m->axis != k || !m->coefficient) continue;
             int64_t t = m->coefficient * own[k] + m->offset, x = m->coefficient * index[k] + m->offset;
-            int64_t low = first_element_of_block(o->root, d, t), high = last_element_of_block(o->root, d, t);
+            int64_t low = find_first_element_of_block(o->root, d, t), high = find_last_element_of_block(o->root, d, t);
             if (low <= x && x <= high) delta[k] = 0;
             else if (low != high) /* from the block's edge */
                 delta[k] = (x > high ? x - high : x - low) / m->coefficient;
@@ -223,7 +223,7 @@ static bool is_fixed_on_other_processor(const struct object *object) {
         if (e >= 0 && object->map[d].axis == WEFT_CONSTANT && here.at[e].axis != WEFT_ALL) {
             const struct term *t = &here.at[e];
             int64_t x = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-            if (!has_same_owner(object->root, d, x, object->map[d].offset)) return true;
+            if (!have_elements_same_owner(object->root, d, x, object->map[d].offset)) return true;
         }
     }
     return false;
@@ -238,14 +238,14 @@ static bool is_iteration_on_many_owners(const struct object *object) {
         if (root->kinds[d] == WEFT_WHOLE || object->map[d].axis == WEFT_ALL) continue;
         int e = root == here.on ? d : find_paired_dimension(root, d, here.on);
         if ((e < 0 || here.at[e].axis == WEFT_ALL) &&
-            !has_same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
+            !have_elements_same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
             return true;
     }
     return false;
 }
 
-/* Return whether an array has another root than the ON array and is distributed in another way: which elements are
- * local depends on the number of processors then. */
+/* Return whether an array is distributed in another way than the ON array (to whose elements iterations are mapped) and
+ * not aligned with it: which elements are local depends on the number of processors then. */
 static bool is_distributed_otherwise(const struct object *object) {
     for (int d = 0; object->root != here.on && d < object->root->rank; d++) {
         int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
@@ -410,7 +410,7 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
         return;
     }
     const struct widths nothing = {{0}, {0}};
-    if (is_scattered(object->root) || is_scattered(here.on)) {
+    if (is_distributed_by_table(object->root) || is_distributed_by_table(here.on)) {
         open_scattered_site(site, detail, object, address, at, size, is_write);
         return;
     }
@@ -532,7 +532,7 @@ static void open_site_in_construct(struct site *site, struct detail *detail, uin
         mark_site_faulty(site, detail, "remote-access", "task");
     } else if (o && o->distributed) {
         open_distributed_site(site, detail, o, address, size, is_write);
-    } else if (o && here.what == LOOP && is_consistent(o)) {
+    } else if (o && here.what == LOOP && is_in_consistent_clause(o)) {
         open_consistent_site(site, detail, o, address, size, is_write);
     } else if (o && o->array && here.what == LOOP && open_across_site(site, detail, o, address, size)) {
         return;
@@ -553,7 +553,7 @@ static void open_site_in_construct(struct site *site, struct detail *detail, uin
 }
 
 /* Have reads of what was written before `stamp` judged one by one, since another copy may be newer. */
-static void judge_values_older_than(struct site *site, stamp_t stamp) {
+static void require_judging_of_older_values(struct site *site, stamp_t stamp) {
     site->since = stamp;
     if (site->track) return;
     stamp_t newest = site->least + site->limit;
@@ -578,11 +578,11 @@ static void note_host_or_device_use(struct site *site, struct object *object, bo
         else if (object->host_wrote > object->actual_at || object->direction == WEFT_OUT ||
                  object->direction == WEFT_LOCAL || object->local_to ||
                  (object->device_wrote > object->got_at && object->actual_at > object->device_wrote))
-            judge_values_older_than(site, region_start());
+            require_judging_of_older_values(site, region_start());
         if (is_write && object->direction == WEFT_IN) site->closed = true;
     } else if (object->on_device) {
         if (is_write) object->host_wrote = now.cur;
-        else if (object->device_wrote > object->got_at) judge_values_older_than(site, region_end_stamp());
+        else if (object->device_wrote > object->got_at) require_judging_of_older_values(site, region_end_stamp());
     }
 }
 
@@ -626,8 +626,8 @@ static void open_site_in_sequential_code(struct site *site, struct detail *detai
 
 /* Move a site's interval to the access if that lies some periods further in a dimension that no loop index follows.
  * Return whether it covers the access now. */
-bool site_move_to(struct site *site, uintptr_t address, size_t size) {
-    if (site->home == &weft_nowhere) return block_site_restore(site, address, size);
+bool move_site_to_access(struct site *site, uintptr_t address, size_t size) {
+    if (site->home == &weft_nowhere) return restore_laid_aside_site(site, address, size);
     if (!site->period) return false;
     uintptr_t from = address - *site->home - site->low;
     if ((intptr_t)from < 0) from += site->total;
@@ -647,11 +647,11 @@ bool site_move_to(struct site *site, uintptr_t address, size_t size) {
 
 /* Open a site at its first access: find out what this place of the program may access in the construct without being
  * judged, and which fault (`site_verdict`) all its accesses have, if any. */
-void site_open_for_access(struct site *site, struct detail *site_verdict, uintptr_t address, size_t size, bool is_write,
+void open_site_for_access(struct site *site, struct detail *site_verdict, uintptr_t address, size_t size, bool is_write,
                           uintptr_t pc) {
     struct site *next = site->next;
     weft_sites_changed += site->key != 0;
-    block_site_lay_aside(site);
+    lay_site_aside(site);
     *site = (struct site){
         .write = is_write, .size = (unsigned char)size, .place = pc, .next = next, .context = weft_context};
     site->object = find_object_at(address);
@@ -659,7 +659,7 @@ void site_open_for_access(struct site *site, struct detail *site_verdict, uintpt
     else if (site->object && !site->object->array && site->object->data == 0) /* a long block without a name */
         block_set_plain_shape(site->object, size);
     site->home = &weft_nowhere;
-    if (here.what != SEQUENTIAL) count_place(pc);
+    if (here.what != SEQUENTIAL) count_examined_place(pc);
     if (here.started || here.what == OWNED) open_site_in_construct(site, site_verdict, address, size, is_write);
     else open_site_in_sequential_code(site, site_verdict, address, is_write);
     note_host_or_device_use(site, site->object, is_write);
@@ -680,6 +680,6 @@ void site_open_for_access(struct site *site, struct detail *site_verdict, uintpt
         site->key = pc;
         site->changed = ++weft_sites_changed;
         add_open_site(site);
-        if (here.what == OWNED && site->mode != HOST) owned_note_called_site(site);
+        if (here.what == OWNED && site->mode != HOST) note_site_in_called_function(site);
     }
 }

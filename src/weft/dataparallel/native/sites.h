@@ -76,8 +76,8 @@ static inline bool has_same_fault(const struct site *site, uintptr_t address, si
 }
 
 bool find_variable_at(const struct private *list, int count, uintptr_t address, struct private **found_variable);
-bool site_move_to(struct site *site, uintptr_t address, size_t size);
-void site_open_for_access(struct site *site, struct detail *site_verdict, uintptr_t address, size_t size, bool is_write,
+bool move_site_to_access(struct site *site, uintptr_t address, size_t size);
+void open_site_for_access(struct site *site, struct detail *site_verdict, uintptr_t address, size_t size, bool is_write,
                           uintptr_t pc);
 
 #endif

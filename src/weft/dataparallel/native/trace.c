@@ -77,7 +77,7 @@ static bool read_names_file(const char *path) {
     return file != NULL;
 }
 
-/* Tell a variable's name and type that are known only while the program runs. */
+/* Keep a variable's name and type that are known only while the program runs. */
 void weft_check_name_variable(int variable_id, const char *name, int type) {
     if (variable_id <= 0 || variable_id >= MOST_IDS) return;
     free(variables[variable_id]);
@@ -89,7 +89,7 @@ void weft_check_describe_loop(int construct_id, char *told) {
     if (construct_id > 0 && construct_id < MOST_IDS) parse_loop_line(construct_id, told);
 }
 
-/* Tell the file and line of a place that are known only while the program runs. */
+/* Keep the file and line of a place that are known only while the program runs. */
 void weft_check_describe_place(int site_id, const char *file, int line) {
     if (site_id <= 0 || site_id >= MOST_IDS) return;
     sites[site_id].file = strdup(file);
@@ -133,7 +133,7 @@ static void open_all_values(const char *folder, int processor_count, bool has_di
     free(before);
     unsetenv("PMI_SIZE"), unsetenv("WEFT_INTERNAL_VALUES");
     snprintf(names, sizeof names, "%s/names", folder);
-    if (good && read_names_file(names)) turns_enable(processor_count, has_directives);
+    if (good && read_names_file(names)) enable_tracing(processor_count, has_directives);
     else fprintf(stderr, "weft: the values of the program cannot be kept in %s\n", folder);
 }
 
@@ -210,7 +210,7 @@ void trace_reduction(int processor, const struct reduction *reduction, double ma
 
 /* --- loops and what happens in them --- */
 
-/* Tell each processor's values that the running loop begins, with the number of its instance. */
+/* Tell the values' library of each processor that the running loop begins, with the number of its instance. */
 void trace_loop_begins(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && p < processors; p++) {
@@ -219,21 +219,21 @@ void trace_loop_begins(int processors) {
     }
 }
 
-/* Tell each processor's values that the loop's iterations are over: what comes now stands behind them. */
+/* Tell the values' library of each processor that the loop's iterations are over: what comes now stands behind them. */
 void trace_iterations_end(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && l->indices[0] && p < processors; p++)
         kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->indices[0], l->file, (uint32_t)l->line, ""));
 }
 
-/* Tell each processor's values that the loop has ended. */
+/* Tell the values' library of each processor that the loop has ended. */
 void trace_loop_ends(int processors) {
     const struct loop *l = this_loop();
     for (int p = 0; l && p < processors; p++)
         kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->name, l->file, (uint32_t)l->line, ""));
 }
 
-/* Tell a processor's values that it begins an iteration: only the indices that changed. */
+/* Tell a processor's values' library that it begins an iteration: only the indices that changed. */
 static void trace_iteration(int processor, const struct turn_event_record *event, const struct loop *loop) {
     struct weft_entries *to = kept[processor];
     bool changed = !entered[processor];

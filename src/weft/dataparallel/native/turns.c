@@ -47,7 +47,7 @@ static struct {
 static void *starts, *parts[MOST_PROCESSORS]; /* reductions before the loop, and what each processor has left */
 
 /* Switch tracing on, with so many processors. Without directives the program runs as it is, as one processor. */
-void turns_enable(int processor_count, bool has_directives) {
+void enable_tracing(int processor_count, bool has_directives) {
     processors = processor_count;
     directed = has_directives;
     weft_traced = true;
@@ -72,7 +72,7 @@ static size_t results_used, results_room;
 void turns_shared(int (*of)(void)) { whose = of; }
 
 /* Register a processor's own slot of a reduction in shared memory for the next loop. */
-void turns_add_slot(int processor, char *memory, size_t bytes) {
+void add_reduction_slot(int processor, char *memory, size_t bytes) {
     if (!weft_traced || slot_count == (int)(sizeof slots / sizeof *slots)) return;
     slots[slot_count].processor = processor;
     slots[slot_count].part.at = memory;
@@ -213,7 +213,7 @@ static void note_loop_directions(int dimension_count, const int64_t index[]) {
 }
 
 /* Begin an iteration of a traced loop. Return true if it is another processor's and must be passed over. */
-bool turns_enter_iteration(int dimension_count, const int64_t index[]) {
+bool enter_traced_iteration(int dimension_count, const int64_t index[]) {
     end_traced_iteration();
     if (finding) note_loop_directions(dimension_count, index);
     if (finding || (turning && (whose ? whose() % processors != me : !is_own_iteration(index)))) return true;
@@ -249,7 +249,7 @@ static bool is_untraced_variable(uintptr_t address) {
 
 /* Trace an access in a loop, element by element, if such accesses are wanted. Writes are sent when the iteration has
  * ended. */
-void turns_trace_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
+void trace_program_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
     if (!running || finding) return;
     struct object *o = find_object_at(address);
     if (!o || !o->element) return;
@@ -418,7 +418,7 @@ static bool receive_own_elements(void) {
 }
 
 /* Receive all events of a forked processor, then what it leaves in memory. */
-static void receive_turn(void) {
+static void receive_results_of_turn(void) {
     struct turn_event_record e;
     while (read_from_pipe(&e, sizeof e)) {
         if (e.what == TURN_ENDS) {
@@ -448,7 +448,7 @@ static bool run_processors_in_turn(void) {
             begin_turn(me);
             return true;
         }
-        receive_turn();
+        receive_results_of_turn();
         wait_for_processor();
     }
     begin_turn(order[processors - 1]);
@@ -469,7 +469,7 @@ static void save_reductions_before_loop(void) {
 
 /* Start a traced loop: if its iterations are distributed, run it on all processors in turn, each but the last in a
  * forked copy. */
-void turns_start_loop(void) {
+void start_traced_loop(void) {
     running = true;
     open = false;
     pending_count = written_count = 0;
@@ -517,7 +517,7 @@ static void trace_written_array(struct object *object) {
 
 /* End a traced loop: a forked processor sends what it leaves and exits; the process itself joins all results and keeps
  * the values. */
-void turns_end_loop(void) {
+void end_traced_loop(void) {
     if (!running) return;
     end_traced_iteration();
     if (finding) {

@@ -45,17 +45,17 @@ void trace_report_death(int processor, int signal);
 
 /* --- turns.c: who runs what --- */
 extern bool weft_traced; /* values are kept, no access is judged */
-void turns_start_loop(void);
-bool turns_enter_iteration(int dimension_count, const int64_t index[]); /* true: it is another processor's */
-void turns_trace_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc);
+void start_traced_loop(void);
+bool enter_traced_iteration(int dimension_count, const int64_t index[]); /* true: it is another processor's */
+void trace_program_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc);
 void turns_renewed(struct object *object);
-void turns_end_loop(void);
-void turns_enable(int processors, bool has_directives);
+void end_traced_loop(void);
+void enable_tracing(int processors, bool has_directives);
 
 /* Numba's loops: all memory is shared, an iteration's processor is its virtual thread, and each thread has a slot of its
  * own for each reduction. */
 void turns_shared(int (*whose)(void));
-void turns_add_slot(int processor, char *memory, size_t bytes);
+void add_reduction_slot(int processor, char *memory, size_t bytes);
 
 /* --- shares.c: whose elements are whose --- */
 struct share {

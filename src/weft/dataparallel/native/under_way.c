@@ -76,7 +76,7 @@ void weft_check_copy_start(int construct_id, int group_id) {
     if (now.off) return;
     advance_time();
     count_run(construct_id);
-    if (is_group_pending(group_id)) findings_report_directive("copy-twice", construct_id, group_id);
+    if (is_group_pending(group_id)) report_misplaced_directive("copy-twice", construct_id, group_id);
     *allocate_part() =
         (struct part){.group = group_id, .construct = construct_id}; /* it waits for something, be it of no size */
     weft_parts_under_way++;
@@ -118,7 +118,7 @@ void weft_check_copy_wait(int construct_id, int group_id) {
     if (now.off) return;
     advance_time();
     count_run(construct_id);
-    if (!is_group_pending(group_id)) findings_report_directive("copy-wait", construct_id, group_id);
+    if (!is_group_pending(group_id)) report_misplaced_directive("copy-wait", construct_id, group_id);
     int kept = 0;
     for (int i = 0; i < weft_parts_under_way; i++)
         if (parts[i].group != group_id) parts[kept++] = parts[i];
@@ -130,5 +130,5 @@ void weft_check_copy_wait(int construct_id, int group_id) {
 void report_unfinished_copies(void) {
     for (int i = 0; i < weft_parts_under_way; i++)
         if (i == 0 || parts[i].construct != parts[i - 1].construct)
-            findings_report_directive("copy-unwaited", parts[i].construct, parts[i].group);
+            report_misplaced_directive("copy-unwaited", parts[i].construct, parts[i].group);
 }

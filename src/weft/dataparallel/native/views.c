@@ -97,7 +97,7 @@ static unsigned char *classify_indices(const struct object *object, const struct
         else if (across && above > 0 && above <= across->high[dimension]) state[i] = way > 0 ? SEEN_AHEAD : SEEN_BEHIND;
         else if (below > 0 && below <= object->renewed.low[dimension]) state[i] = SEEN_EDGE;
         else if (above > 0 && above <= object->renewed.high[dimension]) state[i] = SEEN_EDGE;
-        else if (is_scattered(object->root)) state[i] = SEEN_EDGE;
+        else if (is_distributed_by_table(object->root)) state[i] = SEEN_EDGE;
     }
     return state;
 }

@@ -142,7 +142,7 @@ static void exclude_partial_results(const Loop *loop, char **arguments, const si
         if (one->kind != AS_REDUCTION) continue;
         weft_check_loop_index(arguments[a + 1], (size_t)threads * steps[one->stride]);
         for (int t = 0; t < threads; t++)
-            turns_add_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
+            add_reduction_slot(t, arguments[a + 1] + (size_t)t * steps[one->stride], steps[one->stride]);
     }
 }
 
@@ -257,7 +257,7 @@ static void run_without_hooks(const Loop *loop, Kernel kernel, char **arguments,
     memcpy(moved, arguments, ((size_t)loop->count + 1) * sizeof *moved);
     moved[0] = (char *)schedule;
     weft_check_iteration(rank, range->low);
-    for (int i = 0; i < loop->sites; i++) count_place((uintptr_t)loop->site[i] << 2);
+    for (int i = 0; i < loop->sites; i++) count_examined_place((uintptr_t)loop->site[i] << 2);
     loop->guards[MAX_ARGUMENTS] = 1;
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
         const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
@@ -386,7 +386,7 @@ static inline int is_own_earlier_write(uintptr_t address, size_t bytes, int32_t 
 void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_trace_access(a, bytes, false, (uintptr_t)site_id << 2);
+        trace_program_access(a, bytes, false, (uintptr_t)site_id << 2);
         return;
     }
     if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
@@ -408,7 +408,7 @@ void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
 void weft_numba_write(const char *address, size_t bytes, int32_t site_id) {
     uintptr_t a = (uintptr_t)address;
     if (weft_traced) {
-        turns_trace_access(a, bytes, true, (uintptr_t)site_id << 2);
+        trace_program_access(a, bytes, true, (uintptr_t)site_id << 2);
         return;
     }
     if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
@@ -552,7 +552,7 @@ static size_t capacity, used;
 static size_t slot_of(const char *data) { return ((uintptr_t)data >> 4) * 0x9e3779b97f4a7c15u >> 20 & (capacity - 1); }
 
 /* Enter a block into the table of followed blocks, which must have a free slot. */
-static void insert_block(char *data, size_t bytes) {
+static void insert_followed_block(char *data, size_t bytes) {
     size_t at = slot_of(data);
     while (places[at].data && places[at].data != GONE && places[at].data != data) at = (at + 1) & (capacity - 1);
     if (!places[at].data) used++;
@@ -574,7 +574,7 @@ static void grow_block_table(void) {
         return;
     }
     for (size_t at = 0; at < count; at++)
-        if (old[at].data && old[at].data != GONE) insert_block(old[at].data, old[at].bytes);
+        if (old[at].data && old[at].data != GONE) insert_followed_block(old[at].data, old[at].bytes);
     free(old);
 }
 
@@ -583,7 +583,7 @@ static void track_block(void *data, size_t bytes) {
     if (!following || !data || !bytes) return;
     if (2 * (used + 1) > capacity) grow_block_table();
     if (!following) return;
-    insert_block(data, bytes);
+    insert_followed_block(data, bytes);
     weft_check_clear(data, bytes);
 }
 

@@ -43,7 +43,7 @@ static int accept_unseen_values(uintptr_t low, uintptr_t high, int32_t element) 
 }
 
 /* Return whether every element in [low, high) has a value, by the cells or by the pattern of new memory. */
-static int have_all_elements_values(const char *low, const char *high, int32_t element) {
+static int do_all_elements_have_values(const char *low, const char *high, int32_t element) {
     uintptr_t from = (uintptr_t)low & ~(uintptr_t)7, to = (uintptr_t)high;
     while (from < to) { /* the cells of what lies between two folds are one row */
         uintptr_t fold = (from | FOLD) + 1, end = fold && fold < to ? fold : to;
@@ -107,10 +107,10 @@ void set_guards(const Loop *loop, char **arguments, const size_t *dimensions, co
         if (!look && one->stored)
             look = !is_used_within_bounds(loop, a, arguments, dimensions, range) ||
                    overlaps_other_array(loop, a, arguments, dimensions, steps, 1) ||
-                   (one->own > 1 && !have_all_elements_values(low, high, one->element));
+                   (one->own > 1 && !do_all_elements_have_values(low, high, one->element));
         else if (!look)
             look = overlaps_other_array(loop, a, arguments, dimensions, steps, 0) ||
-                   !have_all_elements_values(low, high, one->element);
+                   !do_all_elements_have_values(low, high, one->element);
         loop->guards[a + 1] = (uint8_t)look;
     }
 }

@@ -113,7 +113,7 @@ bool weft_pvm_begin_recording(void) {
         weft_look_for_python();
         define_pvm_library();
         weft_the_record->header->state = WEFT_STATE_RUNNING;
-        if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
+        if (weft_replay_path[0]) weft_follow_begin_replay(weft_replay_path, weft_pvm_rank);
         weft_remove_recorder_variables();
         unsetenv("WEFT_INTERNAL_PVM_RANK");
         weft_begin_watching_exit();

@@ -53,11 +53,11 @@ static inline uint16_t function_id(uint16_t own, int of_group) {
 enum { PVM_DATA_DEFAULT = 0 };
 
 /* Set an event's size, type and buffer from a message buffer of PVM. */
-static void describe_send_buffer(struct weft_event *event, int buffer) {
+static void describe_send_buffer(struct weft_event *event, int pvm_buffer) {
     int bytes = 0, tag, from;
-    if (buffer > 0 && !real_pvm_bufinfo(buffer, &bytes, &tag, &from)) event->count = bytes;
+    if (pvm_buffer > 0 && !real_pvm_bufinfo(pvm_buffer, &bytes, &tag, &from)) event->count = bytes;
     event->datatype = WEFT_PVM_PACKED;
-    event->object = weft_pvm_find_buffer_id(buffer);
+    event->object = weft_pvm_find_buffer_id(pvm_buffer);
 }
 
 /* ---- sending ---- */
@@ -107,7 +107,7 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     for (int i = 0; in.thread && events && tids && i < ntask; i++) {
         if (tids[i] == me) continue; /* PVM sends it to all but the caller */
         events[n] = begin_send(in.thread, function_id(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer,
-                               n ? weft_follow_next_destination : weft_follow_check_call);
+                               n ? weft_follow_check_next_destination : weft_follow_check_call);
         if (!events[n]) break;
         n++;
     }
@@ -197,7 +197,7 @@ static void describe_received_message(struct weft_event *event, const struct ask
 /* ---- what a replay makes of a call ---- */
 /* Poll until a message of this task and tag is there, without taking it, and return its buffer (negative: PVM's
  * error). */
-static int wait_for_message(int tid, int tag) {
+static int wait_until_message_is_there(int tid, int tag) {
     int buffer = real_pvm_probe(tid, tag);
     for (; !buffer; buffer = real_pvm_probe(tid, tag)) weft_follow_nap();
     return buffer;
@@ -205,7 +205,7 @@ static int wait_for_message(int tid, int tag) {
 
 /* Receive the daemon's notice about this rank and return its buffer. Other notices that come before it are kept until
  * they are asked for. */
-static int receive_notice_about(const struct asked *request, int32_t about) {
+static int receive_notice_about(const struct asked *request, int32_t about_rank) {
     enum { KEPT = 256 };
     static int kept[KEPT];
     static int n;
@@ -213,7 +213,7 @@ static int receive_notice_about(const struct asked *request, int32_t about) {
     for (int i = 0; i < n; i++) {
         int bytes, tag, from;
         real_pvm_bufinfo(kept[i], &bytes, &tag, &from);
-        if ((request->tag == -1 || tag == request->tag) && weft_pvm_find_rank_in_notice(kept[i]) == about) {
+        if ((request->tag == -1 || tag == request->tag) && weft_pvm_find_rank_in_notice(kept[i]) == about_rank) {
             int found = kept[i];
             kept[i] = kept[--n];
             real_pvm_setrbuf(found);
@@ -222,7 +222,7 @@ static int receive_notice_about(const struct asked *request, int32_t about) {
     }
     for (;;) {
         int buffer = real_pvm_nrecv(WEFT_PVM_DAEMON_TID, request->tag);
-        if (buffer < 0 || (buffer > 0 && weft_pvm_find_rank_in_notice(buffer) == about)) return buffer;
+        if (buffer < 0 || (buffer > 0 && weft_pvm_find_rank_in_notice(buffer) == about_rank)) return buffer;
         if (!buffer) {
             weft_follow_nap();
             continue;
@@ -238,7 +238,8 @@ static int receive_as_planned(const struct asked *request, enum weft_follow outc
                               const struct weft_followed *planned) {
     if (outcome == WEFT_FOLLOW_NOTHING) return 0;
     if (outcome == WEFT_FOLLOW_NOTICE) return receive_notice_about(request, planned->about);
-    return request->looks ? wait_for_message(planned->tid, request->tag) : real_pvm_recv(planned->tid, request->tag);
+    return request->looks ? wait_until_message_is_there(planned->tid, request->tag)
+                          : real_pvm_recv(planned->tid, request->tag);
 }
 
 typedef int (*plain)(const struct asked *a, void *more);

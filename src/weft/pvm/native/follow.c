@@ -63,7 +63,7 @@ static void *map_replay_file(const char *name, int rank, int protection, uint64_
 
 /* Begin to replay a rank: map its control page and plan (the recorded outcomes in order). Return false if there is no
  * replay; a plan that does not fit is refused in the control page. */
-bool weft_follow_start(const char *folder, int rank) {
+bool weft_follow_begin_replay(const char *folder, int rank) {
     uint64_t size = 0;
     snprintf(replay_folder, sizeof replay_folder, "%s", folder);
     struct weft_control *page = map_replay_file("control", rank, PROT_READ | PROT_WRITE, &size);
@@ -201,7 +201,8 @@ static const struct weft_plan_entry *await_next_entry(struct weft_thread *thread
 }
 
 /* Compare a call's arguments with its entry of the plan (the recorded outcomes in order); diverge if they differ. */
-static void check_arguments(struct weft_thread *thread, struct weft_event *event, const struct weft_plan_entry *entry) {
+static void check_call_arguments(struct weft_thread *thread, struct weft_event *event,
+                                 const struct weft_plan_entry *entry) {
     uint8_t kind = entry->function < header->functions ? kinds[entry->function] : 0;
 #define HOLD(bit, wanted, given)                                                                                       \
     if (kind & bit && (wanted) != (given))                                                                             \
@@ -234,12 +235,12 @@ void weft_follow_check_call(struct weft_thread *thread, struct weft_event *event
     if (!e) return;
     if (e->function != canonical_function(event->function))
         stop_as_diverged(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
-    check_arguments(thread, event, e);
+    check_call_arguments(thread, event, e);
     advance_plan();
 }
 
 /* Check one more destination of a call that has begun; the replay does not stop between them. */
-void weft_follow_next_destination(struct weft_thread *thread, struct weft_event *event) {
+void weft_follow_check_next_destination(struct weft_thread *thread, struct weft_event *event) {
     under_way = true;
     weft_follow_check_call(thread, event);
     under_way = false;
@@ -265,7 +266,7 @@ static int find_planned_source(const struct weft_event *event, const struct weft
 /* ---- from a record of level outcomes ---- */
 /* Turn a sender that was recorded at level outcomes into what the receive is to find: a message of a task, a notice, or
  * free choice. */
-static enum weft_follow decide_by_source(int32_t source, struct weft_followed *found) {
+static enum weft_follow decide_by_recorded_sender(int32_t source, struct weft_followed *found) {
     if (source < 0 || source >= WEFT_LOG_STRANGER) return WEFT_FOLLOW_FREE;
     if (source >= WEFT_LOG_NOTICE) {
         found->about = source == WEFT_LOG_NOTICE ? WEFT_PVM_STRANGER : source - WEFT_LOG_NOTICE - 1;
@@ -286,18 +287,19 @@ static enum weft_follow decide_nothing(struct weft_followed *found, uint32_t rec
 
 /* Decide what a receive is to find, from a record of level outcomes (only what another run could decide
  * differently). */
-static enum weft_follow decide_by_outcomes(const struct weft_event *event, bool is_poll, struct weft_followed *found) {
+static enum weft_follow decide_by_recorded_outcomes(const struct weft_event *event, bool is_poll,
+                                                    struct weft_followed *found) {
     const bool asks = event->flags & WEFT_FLAG_ANY_SOURCE || event->peer == WEFT_PVM_DAEMON;
     const bool open = header->flags & WEFT_PLAN_OPEN && !was_killed_in_record();
     if (!is_poll) {
         if (!asks || post_at >= post_count) return WEFT_FOLLOW_FREE;
-        return decide_by_source(posts[post_at++], found);
+        return decide_by_recorded_sender(posts[post_at++], found);
     }
     if (at >= entry_count) return open ? WEFT_FOLLOW_FREE : WEFT_FOLLOW_NOTHING;
     const struct weft_plan_entry *e = &entries[at];
     if (polls < e->polls || (e->outcome == WEFT_OUTCOME_SOURCE) != asks) return decide_nothing(found, e->polls);
     advance_plan();
-    return asks ? decide_by_source(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
+    return asks ? decide_by_recorded_sender(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
 }
 
 /* Decide what a receive or poll is to find, from the plan (the recorded outcomes in order): nothing, a message
@@ -305,7 +307,7 @@ static enum weft_follow decide_by_outcomes(const struct weft_event *event, bool 
 enum weft_follow weft_follow_decide_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
                                             uint16_t notice, bool is_poll, bool is_probe, struct weft_followed *found) {
     wait_where_killed();
-    if (!(header->flags & WEFT_PLAN_CHECKED)) return decide_by_outcomes(event, is_poll, found);
+    if (!(header->flags & WEFT_PLAN_CHECKED)) return decide_by_recorded_outcomes(event, is_poll, found);
     const struct weft_plan_entry *e = await_next_entry(thread, event, is_poll);
     if (!e && is_poll && was_killed_in_record()) return WEFT_FOLLOW_NOTHING;
     if (!e) return is_poll && !(header->flags & WEFT_PLAN_OPEN) ? WEFT_FOLLOW_NOTHING : WEFT_FOLLOW_FREE;

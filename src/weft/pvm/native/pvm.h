@@ -75,11 +75,11 @@ WEFT_HIDDEN uint32_t weft_pvm_find_context_id(void);
 
 /* follow.c: replay */
 extern WEFT_HIDDEN volatile int weft_replaying;
-WEFT_COLD bool weft_follow_start(const char *folder, int rank);
+WEFT_COLD bool weft_follow_begin_replay(const char *folder, int rank);
 WEFT_COLD int32_t
 weft_follow_find_child_rank(uint32_t ordinal); /* rank of this task's how-manieth child, -1: not in the record */
 WEFT_HIDDEN void weft_follow_check_call(struct weft_thread *thread, struct weft_event *event);
-WEFT_HIDDEN void weft_follow_next_destination(struct weft_thread *thread, struct weft_event *event);
+WEFT_HIDDEN void weft_follow_check_next_destination(struct weft_thread *thread, struct weft_event *event);
 enum weft_follow { WEFT_FOLLOW_FREE, WEFT_FOLLOW_NOTHING, WEFT_FOLLOW_MESSAGE, WEFT_FOLLOW_NOTICE };
 struct weft_followed {
     int tid;       /* of MESSAGE: whose it is; of a named receive as it was asked */

@@ -42,7 +42,7 @@ static uint32_t known_task_count(void) {
 uint32_t weft_pvm_task_count(void) { return known_task_count(); }
 
 /* Return the rank of the task with this id, the latest one if the id was used again; -1: it is unknown. */
-static int32_t find_task(int tid) {
+static int32_t find_rank_of_task(int tid) {
     for (uint32_t i = known_task_count(); i-- > 0;) /* a tid that was used again is the later one's */
         if (tasks[i].tid == tid) return (int32_t)i;
     return -1;
@@ -57,7 +57,7 @@ int32_t weft_pvm_find_rank(int tid) {
     uint32_t slot = ((uint32_t)tid * 0x9e3779b9u) >> 28;
     if ((uint32_t)tid & DAEMON_BIT || !tid) return WEFT_PVM_DAEMON;
     if (LIKELY(last[slot].tid == tid)) return last[slot].rank;
-    int32_t rank = find_task(tid);
+    int32_t rank = find_rank_of_task(tid);
     if (rank < 0) return WEFT_PVM_STRANGER;
     last[slot].tid = tid;
     last[slot].rank = rank;
@@ -91,11 +91,11 @@ static bool has_exited(int pid) { return pid > 0 && kill(pid, 0) && errno == ESR
 /* Return the rank that the parent gives this task, after waiting for it; -1 if the parent is not of this run, has
  * ended, or gives none in time. */
 static int32_t wait_for_given_rank(int tid, int parent) {
-    int32_t of = parent > 0 ? find_task(parent) : -1;
+    int32_t of = parent > 0 ? find_rank_of_task(parent) : -1;
     for (int waited = 0; waited < CHILD_WAITS; waited++) {
-        int32_t at = find_task(tid);
+        int32_t at = find_rank_of_task(tid);
         if (at >= 0) return at;
-        if (parent > 0 && (of < 0 || has_exited(tasks[of].pid))) return find_task(tid);
+        if (parent > 0 && (of < 0 || has_exited(tasks[of].pid))) return find_rank_of_task(tid);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return -1;
@@ -178,7 +178,7 @@ static struct {
 static uint32_t context_count;
 
 /* Define a PVM context in the record as a communicator and return its id. Stops recording if there are too many. */
-static uint32_t define_context(int context) {
+static uint32_t define_context_in_record(int context) {
     if (context_count == CONTEXTS) {
         weft_stop_recording();
         return WEFT_ID_NULL;
@@ -209,5 +209,5 @@ uint32_t weft_pvm_find_context_id(void) {
     if (LIKELY(!context)) return WEFT_ID_WORLD;
     for (uint32_t i = 0; i < context_count; i++)
         if (contexts[i].context == context) return contexts[i].id;
-    return define_context(context);
+    return define_context_in_record(context);
 }
