@@ -192,7 +192,7 @@ class Sources:
 
     @property
     def own(self) -> list[str]:
-        """The files that call MPI themselves."""
+        """Return the files that call MPI themselves."""
         return [file for file, known in self._files.items() if known.own]
 
     def find_changes(self, wanted_files: Iterable[str] | None = None) -> list[changes.Change]:
@@ -207,7 +207,7 @@ class Sources:
         ]
 
     def note(self, of: Iterable[str] | None = None) -> str | None:
-        """One sentence on the files that have changed since the run; None where all are as they were."""
+        """Return a sentence on the files that have changed since the run; None if all are as they were."""
         return changes.describe_changes(self.find_changes(of))
 
 
@@ -225,7 +225,7 @@ def sources_of(trace: Run) -> Sources:
 
 
 def forget(trace: Trace) -> None:
-    """Read the sources of a run again: they were just written."""
+    """Forget the sources of a run that are in memory, because they were just written anew."""
     _OF.pop(trace, None)
 
 

@@ -249,11 +249,11 @@ class HeldTasks:
         return found
 
 
-def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
+def _render_waiting(held_tasks: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
     """Return lines that say which tasks wait for held tasks, and where."""
     found: dict[tuple[SourceLine | None, str, tuple[str, ...]], list[TaskRow]] = {}
     for row in rows:
-        if row.wait is not None and (for_ := tuple(task.label for task in held if task.id in row.wait.tasks)):
+        if row.wait is not None and (for_ := tuple(task.label for task in held_tasks if task.id in row.wait.tasks)):
             at = next((at for at in (row.wait.site, row.at, row.created) if at is not None and at.line), None)
             found.setdefault((at, f"{row.wait.kind} {row.wait.what}".strip(), for_), []).append(row)
     return [

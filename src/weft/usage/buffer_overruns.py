@@ -124,7 +124,7 @@ def _verb_of_call(event: Event, region: BufferRegion) -> str:
 
 
 def _describe_memory(event: Event, room: MemoryRange) -> str:
-    """Name the memory behind a buffer and its size, as the second half of a sentence."""
+    """Return words for the memory behind a buffer and its size, as the second half of a sentence."""
     if room.heap:
         return f"but the block of the heap that it begins in has {room.high - room.low:,}"
     file = event.site.file
@@ -149,7 +149,7 @@ def _did_message_fit(around: Around, event: Event, region: BufferRegion, room: M
 
 
 def _sent_bytes(match: Match, row: int) -> int | None:
-    """Return the bytes of a message that was sent, None if unknown. `row`: its row in match.sends."""
+    """Return how many bytes the message of a send has; None if unknown. `row`: the send's row in match.sends."""
     rank, args = match.sends.rank_of(row), int(match.sends.args[row])
     if args == NONE:
         return None
