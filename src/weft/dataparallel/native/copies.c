@@ -35,9 +35,9 @@ struct owners {
 /* Return the coordinate, in one dimension of the ON array (to whose elements the loop's iterations are mapped), of the
  * processor that runs an iteration; EVERYWHERE where all processors along that dimension run it. */
 static int64_t find_iteration_coordinate(int dimension, const int64_t index[]) {
-    const struct term *t = &here.at[dimension];
-    if (here.on->kinds[dimension] == WEFT_WHOLE || t->axis == WEFT_ALL) return EVERYWHERE;
-    return t->axis >= 0 ? t->coefficient * index[t->axis] + t->offset : t->offset;
+    const struct term *on_term = &here.at[dimension];
+    if (here.on->kinds[dimension] == WEFT_WHOLE || on_term->axis == WEFT_ALL) return EVERYWHERE;
+    return on_term->axis >= 0 ? on_term->coefficient * index[on_term->axis] + on_term->offset : on_term->offset;
 }
 
 /* Return the table that holds, for each element of a replicated array, which iteration's coordinates wrote it. Make it
@@ -60,9 +60,9 @@ static struct owners *ensure_owner_table(struct object *object) {
 void note_writers_of_copies(struct object *object) {
     if (here.what != LOOP || !here.on || !object->array || !ensure_owner_table(object)) return;
     int64_t index[WEFT_MAX_RANK], *at = object->owners->at;
-    for (uintptr_t a = object->low; a < object->high; a += object->element, at += here.on->rank) {
-        const struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
-        if (c->written > now.base && c->written < SPLIT && find_iteration_of_stamp(c->written, index))
+    for (uintptr_t address = object->low; address < object->high; address += object->element, at += here.on->rank) {
+        const struct cell *cell = cell8(address)->written == SPLIT ? cell4(address) : cell8(address);
+        if (cell->written > now.base && cell->written < SPLIT && find_iteration_of_stamp(cell->written, index))
             for (int d = 0; d < here.on->rank; d++) at[d] = find_iteration_coordinate(d, index);
     }
 }
@@ -102,8 +102,8 @@ static bool writes_each_iteration_own_copy(const struct object *object) {
     if (here.what != LOOP || !here.on || !object || !object->root) return false;
     for (int d = 0; d < object->root->rank; d++) {
         if (object->root->kinds[d] == WEFT_WHOLE || object->map[d].axis != WEFT_ALL) continue;
-        int e = object->root == here.on ? d : find_paired_dimension(object->root, d, here.on);
-        if (e >= 0 && here.at[e].axis >= 0) return true;
+        int on_dimension = object->root == here.on ? d : find_paired_dimension(object->root, d, here.on);
+        if (on_dimension >= 0 && here.at[on_dimension].axis >= 0) return true;
     }
     return false;
 }

@@ -102,34 +102,36 @@ void update_current_blocks(void) {
     if (!has_grid()) return;
     int last = here.rank - 1;
     for (int d = 0; here.on && d < here.on->rank; d++) {
-        const struct term *t = &here.at[d];
-        if (t->axis != WEFT_ALL && here.on->kinds[d] != WEFT_WHOLE)
-            narrow_to_block(here.on, d, evaluate_term(t, here.index),
-                            t->axis == last ? t->coefficient * here.inner_step : 0);
+        const struct term *on_term = &here.at[d];
+        if (on_term->axis != WEFT_ALL && here.on->kinds[d] != WEFT_WHOLE)
+            narrow_to_block(here.on, d, evaluate_term(on_term, here.index),
+                            on_term->axis == last ? on_term->coefficient * here.inner_step : 0);
     }
     for (int i = 0; i < here.aspect_count; i++) {
-        const struct aspect *s = &here.aspects[i];
-        const struct object *o = s->object;
+        const struct aspect *aspect = &here.aspects[i];
+        const struct object *object = aspect->object;
         int64_t own[WEFT_MAX_RANK];
-        compute_own_element_index(s, here.index, own);
-        for (int d = 0; o->root && d < o->root->rank; d++) {
-            const struct term *m = &o->map[d];
-            if (m->axis < 0 || s->free[m->axis] || o->root->kinds[d] == WEFT_WHOLE) continue;
-            const struct term *t = &s->own[m->axis];
-            int64_t move = t->axis == last ? t->coefficient * m->coefficient * here.inner_step : 0;
-            narrow_to_block(o->root, d, m->coefficient * own[m->axis] + m->offset, move / s->divisor[m->axis]);
-            if (s->divisor[m->axis] != 1) here.room = 0;
+        compute_own_element_index(aspect, here.index, own);
+        for (int d = 0; object->root && d < object->root->rank; d++) {
+            const struct term *mapping = &object->map[d];
+            if (mapping->axis < 0 || aspect->free[mapping->axis] || object->root->kinds[d] == WEFT_WHOLE) continue;
+            const struct term *on_term = &aspect->own[mapping->axis];
+            int64_t move = on_term->axis == last ? on_term->coefficient * mapping->coefficient * here.inner_step : 0;
+            narrow_to_block(object->root, d, mapping->coefficient * own[mapping->axis] + mapping->offset,
+                            move / aspect->divisor[mapping->axis]);
+            if (aspect->divisor[mapping->axis] != 1) here.room = 0;
         }
     }
 }
 
 /* Set the address of the current iteration's own element of an array (which ON and alignment map it to). */
 static void compute_own_element_address(struct aspect *aspect) {
-    const struct object *o = aspect->object;
+    const struct object *object = aspect->object;
     int64_t own[WEFT_MAX_RANK];
     compute_own_element_index(aspect, here.index, own);
-    *aspect->home = o->low;
-    for (int k = 0; k < o->rank; k++) *aspect->home += (uintptr_t)((own[k] - o->lower[k]) * o->stride[k]);
+    *aspect->home = object->low;
+    for (int k = 0; k < object->rank; k++)
+        *aspect->home += (uintptr_t)((own[k] - object->lower[k]) * object->stride[k]);
 }
 
 /* Compute how many bytes each innermost iteration moves the own element of an array (which ON and alignment map it to),
@@ -154,23 +156,25 @@ static void derive_innermost_step(struct aspect *aspect) {
 /* Derive which element of an array is an iteration's own, from how array and ON array (to whose elements iterations are
  * mapped) are aligned: for each dimension a term in the loop's indices, or free if it does not follow them. */
 void derive_aspect_mapping(struct aspect *aspect) {
-    const struct object *o = aspect->object;
-    for (int k = 0; k < o->rank; k++) {
+    const struct object *object = aspect->object;
+    for (int k = 0; k < object->rank; k++) {
         aspect->free[k] = true;
         aspect->divisor[k] = 1;
     }
-    for (int d = 0; d < o->root->rank; d++) {
-        const struct term *m = &o->map[d];
-        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(o->root, d, here.on);
-        if (e < 0 || m->axis < 0 || here.at[e].axis == WEFT_ALL || m->coefficient == 0) continue;
+    for (int d = 0; d < object->root->rank; d++) {
+        const struct term *mapping = &object->map[d];
+        int on_dimension = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
+        if (on_dimension < 0 || mapping->axis < 0 || here.at[on_dimension].axis == WEFT_ALL ||
+            mapping->coefficient == 0)
+            continue;
         /* m.coefficient * own + m.offset = at; two roots are compared from their lower bounds */
-        int64_t shift = o->root == here.on ? 0 : o->root->lower[d] - here.on->lower[e];
-        int k = m->axis;
+        int64_t shift = object->root == here.on ? 0 : object->root->lower[d] - here.on->lower[on_dimension];
+        int k = mapping->axis;
         aspect->free[k] = false;
-        aspect->own[k] = here.at[e];
-        aspect->own[k].offset += shift - m->offset;
-        aspect->divisor[k] = m->coefficient;
-        if (m->coefficient == -1) {
+        aspect->own[k] = here.at[on_dimension];
+        aspect->own[k].offset += shift - mapping->offset;
+        aspect->divisor[k] = mapping->coefficient;
+        if (mapping->coefficient == -1) {
             aspect->own[k].coefficient *= -1;
             aspect->own[k].offset *= -1;
             aspect->divisor[k] = 1;
@@ -188,39 +192,40 @@ struct aspect *find_or_add_aspect(struct object *object) {
         }
     if (here.what == OWNED && here.aspect_count == here.aspect_room) forget_sites_and_own_elements();
     if (!here.on || !object->root || here.aspect_count == here.aspect_room) return NULL;
-    struct aspect *s = &here.aspects[here.aspect_count];
-    memset(s, 0, sizeof *s);
-    s->object = object;
-    s->home = &here.homes[here.aspect_count];
-    derive_aspect_mapping(s);
+    struct aspect *aspect = &here.aspects[here.aspect_count];
+    memset(aspect, 0, sizeof *aspect);
+    aspect->object = object;
+    aspect->home = &here.homes[here.aspect_count];
+    derive_aspect_mapping(aspect);
     for (int i = 0; i < here.across_count; i++)
         if (here.across[i].object == object) {
-            s->across = true;
-            s->over = here.across[i].widths;
+            aspect->across = true;
+            aspect->over = here.across[i].widths;
         }
-    derive_innermost_step(s);
+    derive_innermost_step(aspect);
     here.aspect_count++;
-    if (here.what == OWNED) derive_moves_of_own_element(s);
+    if (here.what == OWNED) derive_moves_of_own_element(aspect);
     update_current_blocks();
-    return s;
+    return aspect;
 }
 
 /* Add an aspect (which elements are an iteration's own) for each array that a TIE or CONSISTENT clause maps to the
  * loop's indices. */
 static void add_tied_aspects(void) {
     for (int i = 0; i < here.tie_count && here.aspect_count < here.aspect_room; i++) {
-        struct aspect *s = &here.aspects[here.aspect_count++];
-        memset(s, 0, sizeof *s);
-        s->object = here.ties[i].object;
-        s->home = &here.homes[s - here.aspects];
-        for (int k = 0; k < s->object->rank; k++) {
-            s->divisor[k] = 1;
-            s->own[k] = here.ties[i].terms[k];
-            if (s->own[k].coefficient < 0 && s->own[k].offset == 0) /* `[-i]`: the loop descends, the element is [i] */
-                s->own[k].coefficient *= -1;
-            s->free[k] = k >= here.ties[i].rank || s->own[k].axis == WEFT_ALL;
+        struct aspect *aspect = &here.aspects[here.aspect_count++];
+        memset(aspect, 0, sizeof *aspect);
+        aspect->object = here.ties[i].object;
+        aspect->home = &here.homes[aspect - here.aspects];
+        for (int k = 0; k < aspect->object->rank; k++) {
+            aspect->divisor[k] = 1;
+            aspect->own[k] = here.ties[i].terms[k];
+            if (aspect->own[k].coefficient < 0 &&
+                aspect->own[k].offset == 0) /* `[-i]`: the loop descends, the element is [i] */
+                aspect->own[k].coefficient *= -1;
+            aspect->free[k] = k >= here.ties[i].rank || aspect->own[k].axis == WEFT_ALL;
         }
-        derive_innermost_step(s);
+        derive_innermost_step(aspect);
     }
 }
 
@@ -229,18 +234,18 @@ static void add_tied_aspects(void) {
 void add_aspects_of_clauses(void) {
     add_tied_aspects();
     for (int i = 0; i < here.remote_count && here.aspect_count < here.aspect_room; i++) {
-        struct aspect *s = &here.aspects[here.aspect_count++];
-        memset(s, 0, sizeof *s);
-        s->home = &here.homes[s - here.aspects];
-        s->object = here.remotes[i].object;
-        s->remote = true;
-        s->filled = here.remotes[i].filled;
-        for (int k = 0; k < s->object->rank; k++) {
-            s->divisor[k] = 1;
-            s->own[k] = here.remotes[i].terms[k];
-            s->free[k] = s->own[k].axis == WEFT_ALL || k >= here.remotes[i].rank;
+        struct aspect *aspect = &here.aspects[here.aspect_count++];
+        memset(aspect, 0, sizeof *aspect);
+        aspect->home = &here.homes[aspect - here.aspects];
+        aspect->object = here.remotes[i].object;
+        aspect->remote = true;
+        aspect->filled = here.remotes[i].filled;
+        for (int k = 0; k < aspect->object->rank; k++) {
+            aspect->divisor[k] = 1;
+            aspect->own[k] = here.remotes[i].terms[k];
+            aspect->free[k] = aspect->own[k].axis == WEFT_ALL || k >= here.remotes[i].rank;
         }
-        derive_innermost_step(s);
+        derive_innermost_step(aspect);
     }
 }
 
@@ -281,15 +286,15 @@ void weft_check_loop_begin(int construct_id, int dimension_count, unsigned flags
  * the program if the array is not distributed. */
 static void set_on_target(int variable_id, const void *base, int dimension_count, const int axis[],
                           const int64_t coefficient[], const int64_t offset[]) {
-    struct object *o = find_object(variable_id, base);
-    if (!o || !o->root) {
-        stop_for_usage_error(o ? "undistributed-on" : "unknown-array", here.id, variable_id);
+    struct object *object = find_object(variable_id, base);
+    if (!object || !object->root) {
+        stop_for_usage_error(object ? "undistributed-on" : "unknown-array", here.id, variable_id);
         return;
     }
-    here.on = o->root;
-    if (o->root->deferred && here.what == LOOP) report_misplaced_directive("on-deferred", here.id, variable_id);
-    for (int d = 0; d < o->root->rank; d++) {
-        struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
+    here.on = object->root;
+    if (object->root->deferred && here.what == LOOP) report_misplaced_directive("on-deferred", here.id, variable_id);
+    for (int d = 0; d < object->root->rank; d++) {
+        struct term m = object == object->root ? (struct term){d, 1, 0} : object->map[d];
         here.at[d] = compose_mapping(m, dimension_count, axis, coefficient, offset);
     }
 }
@@ -304,10 +309,11 @@ void weft_check_loop_on(int variable_id, const void *base, int dimension_count, 
 void weft_check_loop_tie(int variable_id, const void *base, int dimension_count, const int axis[],
                          const int64_t coefficient[], const int64_t offset[]) {
     CLAUSE
-    struct object *o = find_object(variable_id, base);
-    if (!here.on && o && o->root) set_on_target(variable_id, base, dimension_count, axis, coefficient, offset);
-    if (o && !o->root && here.tie_count < (int)(sizeof here.ties / sizeof *here.ties)) {
-        here.ties[here.tie_count].object = o;
+    struct object *object = find_object(variable_id, base);
+    if (!here.on && object && object->root)
+        set_on_target(variable_id, base, dimension_count, axis, coefficient, offset);
+    if (object && !object->root && here.tie_count < (int)(sizeof here.ties / sizeof *here.ties)) {
+        here.ties[here.tie_count].object = object;
         here.ties[here.tie_count].rank = dimension_count;
         for (int d = 0; d < dimension_count && d < WEFT_MAX_RANK; d++)
             here.ties[here.tie_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
@@ -320,9 +326,9 @@ void weft_check_loop_tie(int variable_id, const void *base, int dimension_count,
 void weft_check_loop_consistent(int group_id, int variable_id, const void *base, int dimension_count, const int axis[],
                                 const int64_t coefficient[], const int64_t offset[]) {
     CLAUSE
-    struct object *o = find_object(variable_id, base);
-    if (!o || here.consistent_count == (int)(sizeof here.consistent / sizeof *here.consistent)) return;
-    here.consistent[here.consistent_count].object = o;
+    struct object *object = find_object(variable_id, base);
+    if (!object || here.consistent_count == (int)(sizeof here.consistent / sizeof *here.consistent)) return;
+    here.consistent[here.consistent_count].object = object;
     here.consistent[here.consistent_count++].group = group_id;
     if (here.what == LOOP) weft_check_loop_tie(variable_id, base, dimension_count, axis, coefficient, offset);
 }
@@ -354,16 +360,16 @@ static bool is_distributed_dimension(const struct object *object, int dimension)
 void weft_check_loop_across(int variable_id, const void *base, int dimension_count, const int64_t low[],
                             const int64_t high[]) {
     CLAUSE
-    struct object *o = find_object(variable_id, base);
-    if (!o || here.across_count == 32) return;
-    here.across[here.across_count].object = o;
-    here.across[here.across_count].widths = o->shadow;
+    struct object *object = find_object(variable_id, base);
+    if (!object || here.across_count == 32) return;
+    here.across[here.across_count].object = object;
+    here.across[here.across_count].widths = object->shadow;
     for (int d = 0; low && d < dimension_count && d < WEFT_MAX_RANK; d++) {
         here.across[here.across_count].widths.low[d] = low[d];
         here.across[here.across_count].widths.high[d] = high[d];
-        int64_t most = low[d] > high[d] ? low[d] : high[d], edge = o->shadow.low[d];
-        edge = edge > o->shadow.high[d] ? edge : o->shadow.high[d];
-        if (o->distributed && most > edge && is_distributed_dimension(o, d))
+        int64_t most = low[d] > high[d] ? low[d] : high[d], edge = object->shadow.low[d];
+        edge = edge > object->shadow.high[d] ? edge : object->shadow.high[d];
+        if (object->distributed && most > edge && is_distributed_dimension(object, d))
             report_directive_parameter("across", here.id, variable_id, d, most, 0, edge);
     }
     here.across_count++;
@@ -379,14 +385,14 @@ void weft_check_loop_shadow_renew(int variable_id, const void *base, int dimensi
 void weft_check_loop_shadow_compute(int variable_id, const void *base, int dimension_count, const int64_t low[],
                                     const int64_t high[]) {
     CLAUSE
-    struct object *o = find_object(variable_id, base);
-    if (!o || here.computed_count == 32) return;
-    struct widths *w = &here.computed[here.computed_count].widths;
-    here.computed[here.computed_count++].object = o;
-    *w = o->shadow;
+    struct object *object = find_object(variable_id, base);
+    if (!object || here.computed_count == 32) return;
+    struct widths *widths = &here.computed[here.computed_count].widths;
+    here.computed[here.computed_count++].object = object;
+    *widths = object->shadow;
     for (int d = 0; low && d < dimension_count && d < WEFT_MAX_RANK; d++) {
-        w->low[d] = low[d];
-        w->high[d] = high[d];
+        widths->low[d] = low[d];
+        widths->high[d] = high[d];
     }
 }
 
@@ -433,9 +439,9 @@ void weft_check_loop_start(void) {
  * iterations. */
 static void check_iteration_on_target(const int64_t index[]) {
     for (int d = 0; here.on && d < here.on->rank; d++) {
-        const struct term *t = &here.at[d];
-        int64_t x = evaluate_term(t, index), high = here.on->lower[d] + here.on->extent[d] - 1;
-        if (t->axis != WEFT_ALL && here.on->extent[d] > 0 && (x < here.on->lower[d] || x > high))
+        const struct term *on_term = &here.at[d];
+        int64_t x = evaluate_term(on_term, index), high = here.on->lower[d] + here.on->extent[d] - 1;
+        if (on_term->axis != WEFT_ALL && here.on->extent[d] > 0 && (x < here.on->lower[d] || x > high))
             report_directive_parameter("on", here.id, here.on->data, d, x, here.on->lower[d], high);
     }
 }
@@ -449,10 +455,10 @@ static void row_ends(void) {
 static void begin_run_of_iterations(int dimension_count, const int64_t index[]) {
     row_ends();
     GROW(runs, run_count, run_room, 4096);
-    struct run *r = &runs[run_count++];
-    r->first = now.cur;
-    r->step = 0;
-    memcpy(r->index, index, sizeof *index * (size_t)dimension_count);
+    struct run *run = &runs[run_count++];
+    run->first = now.cur;
+    run->step = 0;
+    memcpy(run->index, index, sizeof *index * (size_t)dimension_count);
     second = true;
 }
 
@@ -461,10 +467,10 @@ static void begin_run_of_iterations(int dimension_count, const int64_t index[]) 
 static void prepare_fast_iteration(void) {
     here.quick = second ? -1 : here.aspect_count;
     for (int i = 0; i < here.aspect_count; i++) {
-        struct aspect *s = &here.aspects[i];
-        compute_own_element_address(s);
-        weft_moves[i] = s->step * here.inner_step;
-        if (!s->exact) here.quick = -1;
+        struct aspect *aspect = &here.aspects[i];
+        compute_own_element_address(aspect);
+        weft_moves[i] = aspect->step * here.inner_step;
+        if (!aspect->exact) here.quick = -1;
     }
     for (int i = here.aspect_count; i < STEP_HOMES; i++) weft_moves[i] = 0;
     uint64_t blocks = here.blocks;
@@ -610,10 +616,10 @@ int find_iteration_of_stamp(stamp_t stamp, int64_t index[]) {
 /* Mark what iterations of the construct wrote in [low, high) as having no value afterwards, as for variables that were
  * used like private ones. */
 void undefine_written_values(uintptr_t low, uintptr_t high) {
-    for (uintptr_t a = low & ~(uintptr_t)3; a < high; a += 4) {
-        struct cell *c = cell8(a);
-        if (c->written == SPLIT) c = cell4(a);
-        if (c->written > now.base && c->written < SPLIT) c->written = UNDEFINED;
+    for (uintptr_t address = low & ~(uintptr_t)3; address < high; address += 4) {
+        struct cell *cell = cell8(address);
+        if (cell->written == SPLIT) cell = cell4(address);
+        if (cell->written > now.base && cell->written < SPLIT) cell->written = UNDEFINED;
     }
 }
 
@@ -653,19 +659,19 @@ void weft_check_loop_end(int construct_id) {
     advance_time();
     now.base = now.cur;
     for (int i = 0; i < here.computed_count; i++) {
-        struct object *o = here.computed[i].object;
-        o->renewed = here.computed[i].widths;
-        o->corner = true;
-        o->renewed_at = now.cur;
-        turns_renewed(o);
+        struct object *object = here.computed[i].object;
+        object->renewed = here.computed[i].widths;
+        object->corner = true;
+        object->renewed_at = now.cur;
+        turns_renewed(object);
     }
     if (here.group) guard_partial_reductions();
     else
         for (int i = 0; i < here.reduction_count; i++) {
-            struct object *o = find_object_at(here.reductions[i].low);
+            struct object *object = find_object_at(here.reductions[i].low);
             set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
-            if (o) /* the result is put into the host's memory, too */
-                o->got_at = o->actual_at = now.cur;
+            if (object) /* the result is put into the host's memory, too */
+                object->got_at = object->actual_at = now.cur;
         }
     here.what = SEQUENTIAL;
     here.on = NULL;
@@ -684,10 +690,10 @@ void weft_check_loop_end(int construct_id) {
 
 /* Rebase the time stamps in a range of shadow cells: all that is older than the construct becomes FIRST_STAMP. */
 static void renumber_cells(struct cell *first, struct cell *end) {
-    for (struct cell *c = first; c < end; c++) {
-        if (c->written >= FIRST_STAMP && c->written < SPLIT)
-            c->written = c->written > now.base ? c->written - now.base + FIRST_STAMP : FIRST_STAMP;
-        c->read = 0;
+    for (struct cell *cell = first; cell < end; cell++) {
+        if (cell->written >= FIRST_STAMP && cell->written < SPLIT)
+            cell->written = cell->written > now.base ? cell->written - now.base + FIRST_STAMP : FIRST_STAMP;
+        cell->read = 0;
     }
 }
 
@@ -703,8 +709,9 @@ static void renumber_all_stamps(void) {
             continue;
         renumber_cells(cell8(low), cell8(high - 1) + 1);
         renumber_cells(cell4(low), cell4(high - 1) + 1);
-        for (uintptr_t a = low; a < high; a += 4)
-            if (cell8(a)->written == SPLIT && cell4(a)->written == SPLIT) renumber_cells(cell1(a), cell1(a) + 4);
+        for (uintptr_t address = low; address < high; address += 4)
+            if (cell8(address)->written == SPLIT && cell4(address)->written == SPLIT)
+                renumber_cells(cell1(address), cell1(address) + 4);
     }
     if (maps) fclose(maps);
     rebase_stamps_of_objects();

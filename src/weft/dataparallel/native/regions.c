@@ -45,21 +45,21 @@ static void set_widths(const struct object *object, struct widths *widths, int d
 void weft_check_shadow_renew(int construct_id, int variable_id, const void *base, int dimension_count,
                              const int64_t low[], const int64_t high[], int corner) {
     if (now.off) return;
-    struct object *o = find_object(variable_id, base);
-    if (!o || !o->distributed) {
+    struct object *object = find_object(variable_id, base);
+    if (!object || !object->distributed) {
         stop_for_usage_error("undistributed", construct_id, variable_id);
         return;
     }
     advance_time();
     if (here.what == SEQUENTIAL) /* else it is the loop's clause */
         count_run(construct_id);
-    set_widths(o, &o->renewed, dimension_count, low, high);
-    o->corner = corner;
-    o->renewed_at = now.cur;
-    o->begun_at = 0;
-    turns_renewed(o);
+    set_widths(object, &object->renewed, dimension_count, low, high);
+    object->corner = corner;
+    object->renewed_at = now.cur;
+    object->begun_at = 0;
+    turns_renewed(object);
     if (!low) /* as declared: named edges, too */
-        renew_named_edges(o, 0);
+        renew_named_edges(object, 0);
     forget_sites();
 }
 
@@ -76,18 +76,18 @@ static size_t member_room;
 void weft_check_shadow_group(int construct_id, int group_id, int variable_id, const void *base, int dimension_count,
                              const int64_t low[], const int64_t high[], int corner) {
     if (now.off) return;
-    struct object *o = find_object(variable_id, base);
-    if (!o || !o->distributed) {
+    struct object *object = find_object(variable_id, base);
+    if (!object || !object->distributed) {
         stop_for_usage_error("undistributed", construct_id, variable_id);
         return;
     }
     count_run(construct_id);
     int i = 0;
-    while (i < member_count && (members[i].group != group_id || members[i].object != o)) i++;
+    while (i < member_count && (members[i].group != group_id || members[i].object != object)) i++;
     GROW(members, (size_t)i, member_room, 32);
     if (i == member_count) member_count++;
-    members[i] = (struct member){group_id, corner, o, variable_id, {{0}, {0}}};
-    set_widths(o, &members[i].widths, dimension_count, low, high);
+    members[i] = (struct member){group_id, corner, object, variable_id, {{0}, {0}}};
+    set_widths(object, &members[i].widths, dimension_count, low, high);
 }
 
 /* Handle SHADOW_START: the asynchronous renewal of a group's edges begins. Reports an empty group, or one that has been
@@ -115,15 +115,15 @@ void weft_check_shadow_wait(int construct_id, int group_id) {
     advance_time();
     if (here.what != LOOP) count_run(construct_id);
     for (int i = 0; i < member_count; i++) {
-        struct object *o = members[i].object;
-        if (members[i].group != group_id || !o->begun_at) continue;
+        struct object *object = members[i].object;
+        if (members[i].group != group_id || !object->begun_at) continue;
         any = true;
-        o->renewed = members[i].widths;
-        o->corner = members[i].corner;
-        o->renewed_at = o->begun_at;
-        o->begun_at = 0;
-        turns_renewed(o);
-        renew_named_edges(o, 0);
+        object->renewed = members[i].widths;
+        object->corner = members[i].corner;
+        object->renewed_at = object->begun_at;
+        object->begun_at = 0;
+        turns_renewed(object);
+        renew_named_edges(object, 0);
     }
     if (!any) report_misplaced_directive("shadow-wait", construct_id, group_id);
     forget_sites();
@@ -151,9 +151,9 @@ static struct remote_group *find_remote_group(int group_id) {
  * dimensions. `filled`: stamp of when their buffer was filled. */
 static void add_remote_access(int variable_id, const void *base, int dimension_count, const int axis[],
                               const int64_t coefficient[], const int64_t offset[], stamp_t filled) {
-    struct object *o = find_object(variable_id, base);
-    if (!o || here.remote_count == (int)(sizeof here.remotes / sizeof *here.remotes)) return;
-    here.remotes[here.remote_count].object = o;
+    struct object *object = find_object(variable_id, base);
+    if (!object || here.remote_count == (int)(sizeof here.remotes / sizeof *here.remotes)) return;
+    here.remotes[here.remote_count].object = object;
     here.remotes[here.remote_count].rank = dimension_count;
     here.remotes[here.remote_count].filled = filled;
     for (int d = 0; d < dimension_count && d < WEFT_MAX_RANK; d++)
@@ -173,31 +173,32 @@ void weft_check_loop_remote(int variable_id, const void *base, int dimension_cou
 void weft_check_loop_remote_group(int group_id, int variable_id, const void *base, int dimension_count,
                                   const int axis[], const int64_t coefficient[], const int64_t offset[]) {
     if (now.off || here.what == SEQUENTIAL || here.started) return;
-    struct remote_group *g = find_remote_group(group_id);
-    if (!g) {
+    struct remote_group *group = find_remote_group(group_id);
+    if (!group) {
         GROW(groups, (size_t)group_count, group_room, 32);
-        g = &groups[group_count++];
-        *g = (struct remote_group){group_id, false, 0};
+        group = &groups[group_count++];
+        *group = (struct remote_group){group_id, false, 0};
     }
-    g->loading = false;
-    add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, g->filled ? g->filled : SPLIT - 1);
+    group->loading = false;
+    add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset,
+                      group->filled ? group->filled : SPLIT - 1);
 }
 
 /* Handle PREFETCH: a group's remote elements are as of now. Reports a group that is being loaded already. */
 void weft_check_remote_prefetch(int construct_id, int group_id) {
-    struct remote_group *g = find_remote_group(group_id);
+    struct remote_group *group = find_remote_group(group_id);
     count_run(construct_id);
-    if (now.off || !g) return;
-    if (g->loading) report_misplaced_directive("remote-prefetch", construct_id, group_id);
-    g->loading = true;
-    g->filled = advance_time();
+    if (now.off || !group) return;
+    if (group->loading) report_misplaced_directive("remote-prefetch", construct_id, group_id);
+    group->loading = true;
+    group->filled = advance_time();
 }
 
 /* Handle RESET: forget a group of remote accesses. */
 void weft_check_remote_reset(int construct_id, int group_id) {
     count_run(construct_id);
-    struct remote_group *g = find_remote_group(group_id);
-    if (g) *g = groups[--group_count];
+    struct remote_group *group = find_remote_group(group_id);
+    if (group) *group = groups[--group_count];
 }
 
 /* A statement with its REMOTE_ACCESS directive is a construct without iterations. */
@@ -284,19 +285,20 @@ void weft_check_region_begin(int construct_id) {
 /* Return the object that a region's clause means. A stack object with another name or size may be left over from an
  * inlined block: the variable is registered anew then. */
 static struct object *find_region_variable(int variable_id, const void *base, size_t bytes) {
-    struct object *o = find_object(variable_id, base);
-    bool whole = o && o->low == (uintptr_t)base && o->high - o->low == bytes;
-    bool named = o && (o->data == variable_id || o->first_data == variable_id);
-    if (!base || !bytes || (o && (!o->on_stack || o->array || (whole && named)))) return o;
+    struct object *object = find_object(variable_id, base);
+    bool whole = object && object->low == (uintptr_t)base && object->high - object->low == bytes;
+    bool named = object && (object->data == variable_id || object->first_data == variable_id);
+    if (!base || !bytes || (object && (!object->on_stack || object->array || (whole && named)))) return object;
     weft_check_data(variable_id, base, bytes);
     return find_object(variable_id, base);
 }
 
 /* Note that a block's variable comes to life at this address: no device has a copy of it. */
 void weft_check_begin_variable(const void *base) {
-    struct object *o = now.off ? NULL : find_object_at((uintptr_t)base);
-    if (!o || o->low != (uintptr_t)base) return;
-    o->on_device = o->actual_at = o->got_at = o->host_wrote = o->device_wrote = o->local_from = o->local_to = 0;
+    struct object *object = now.off ? NULL : find_object_at((uintptr_t)base);
+    if (!object || object->low != (uintptr_t)base) return;
+    object->on_device = object->actual_at = object->got_at = object->host_wrote = object->device_wrote =
+        object->local_from = object->local_to = 0;
 }
 
 /* Handle a data clause of a region: a variable's direction (WEFT_IN, WEFT_OUT, WEFT_LOCAL). A section counts as the
@@ -305,11 +307,11 @@ void weft_check_region_data(int variable_id, const void *base, size_t bytes, int
                             const int64_t low[], const int64_t high[]) {
     (void)low, (void)high;
     if (now.off || here.started || weft_in_region) return;
-    struct object *o = find_region_variable(variable_id, base, bytes);
-    if (!o || named_count == MAX_CLAUSES) return;
+    struct object *object = find_region_variable(variable_id, base, bytes);
+    if (!object || named_count == MAX_CLAUSES) return;
     /* A section says nothing of the rest: the whole is taken as passed both ways. */
-    o->direction = dimension_count > 0 && direction != WEFT_IN ? WEFT_INOUT : o->direction | direction;
-    named[named_count++] = o;
+    object->direction = dimension_count > 0 && direction != WEFT_IN ? WEFT_INOUT : object->direction | direction;
+    named[named_count++] = object;
 }
 
 /* Begin code that runs on the device: sequential code is checked against the device's copies. */
@@ -352,12 +354,12 @@ void weft_check_region_end(int construct_id) {
         return;
     }
     for (int i = 0; i < named_count; i++) {
-        struct object *o = named[i];
-        if (o->direction == WEFT_LOCAL) {
-            o->local_from = begun;
-            o->local_to = now.cur;
+        struct object *object = named[i];
+        if (object->direction == WEFT_LOCAL) {
+            object->local_from = begun;
+            object->local_to = now.cur;
         }
-        o->direction = 0;
+        object->direction = 0;
     }
     named_count = 0;
     leave_region();
@@ -391,12 +393,12 @@ stamp_t find_last_update_of_element(const struct object *object, uintptr_t addre
     compute_element_index(object, address, at);
     unsigned n = section_count < 1024 ? section_count : 1024;
     for (unsigned i = 0; i < n; i++) {
-        const struct section *s = &sections[i];
-        if (s->object != object || s->got != is_get_actual || s->at <= known) continue;
+        const struct section *section = &sections[i];
+        if (section->object != object || section->got != is_get_actual || section->at <= known) continue;
         bool inside = true;
-        for (int d = 0; inside && d < s->rank && d < object->rank; d++)
-            inside = s->low[d] <= at[d] && at[d] <= s->high[d];
-        if (inside) known = s->at;
+        for (int d = 0; inside && d < section->rank && d < object->rank; d++)
+            inside = section->low[d] <= at[d] && at[d] <= section->high[d];
+        if (inside) known = section->at;
     }
     return known;
 }
@@ -413,22 +415,23 @@ static bool is_whole_section(const struct object *object, int dimension_count, c
  * variables. */
 static void note_actual_or_fetched(int variable_id, const void *base, int dimension_count, const int64_t low[],
                                    const int64_t high[], bool is_get_actual) {
-    struct object *o = NULL;
+    struct object *object = NULL;
     if (base) {
-        o = find_object(variable_id, base);
-        if (!o) return;
-        if (!o->array || dimension_count < 1 || !low || !high || is_whole_section(o, dimension_count, low, high)) {
-            *(is_get_actual ? &o->got_at : &o->actual_at) = now.cur;
+        object = find_object(variable_id, base);
+        if (!object) return;
+        if (!object->array || dimension_count < 1 || !low || !high ||
+            is_whole_section(object, dimension_count, low, high)) {
+            *(is_get_actual ? &object->got_at : &object->actual_at) = now.cur;
             return;
         }
-        struct section *s = &sections[section_count++ % 1024];
-        *s = (struct section){.object = o, .at = now.cur, .got = is_get_actual, .rank = dimension_count};
-        memcpy(s->low, low, sizeof *low * (size_t)dimension_count);
-        memcpy(s->high, high, sizeof *high * (size_t)dimension_count);
+        struct section *section = &sections[section_count++ % 1024];
+        *section = (struct section){.object = object, .at = now.cur, .got = is_get_actual, .rank = dimension_count};
+        memcpy(section->low, low, sizeof *low * (size_t)dimension_count);
+        memcpy(section->high, high, sizeof *high * (size_t)dimension_count);
         return;
     }
-    for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
-        *(is_get_actual ? &o->got_at : &o->actual_at) = now.cur;
+    for (uintptr_t address = 0; (object = find_object_from(address)); address = object->high)
+        *(is_get_actual ? &object->got_at : &object->actual_at) = now.cur;
 }
 
 /* Handle ACTUAL or GET_ACTUAL for a variable or section: advance time, note it, and judge all places again. */

@@ -166,9 +166,9 @@ static void send_event(const struct turn_event_record *event) {
 
 /* Send an access as an event, with the value that memory holds now. */
 static void send_access(uint32_t kind, uintptr_t address, uint32_t size, uintptr_t pc) {
-    struct turn_event_record e = {.what = kind, .n = size, .place = pc, .at = address};
-    memcpy(e.bytes, (void *)address, size);
-    send_event(&e);
+    struct turn_event_record event = {.what = kind, .n = size, .place = pc, .at = address};
+    memcpy(event.bytes, (void *)address, size);
+    send_event(&event);
 }
 
 /* Send the iteration's writes with the values that they left, now that it has ended: hooks come before the store. */
@@ -220,9 +220,9 @@ bool enter_traced_iteration(int dimension_count, const int64_t index[]) {
     open = true;
     for (int i = 0; i < here.reduction_count; i++)
         if (is_floating_sum(&here.reductions[i])) sums[i].last = reduction_value(&here.reductions[i]);
-    struct turn_event_record e = {.what = TURN_ITERATION, .n = (uint32_t)dimension_count};
-    memcpy(e.index, index, sizeof *index * (size_t)dimension_count);
-    send_event(&e);
+    struct turn_event_record event = {.what = TURN_ITERATION, .n = (uint32_t)dimension_count};
+    memcpy(event.index, index, sizeof *index * (size_t)dimension_count);
+    send_event(&event);
     return false;
 }
 
@@ -251,25 +251,26 @@ static bool is_untraced_variable(uintptr_t address) {
  * ended. */
 void trace_program_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
     if (!running || finding) return;
-    struct object *o = find_object_at(address);
-    if (!o || !o->element) return;
-    bool wanted = whose ? o->array : is_distributed_in_memory(o);
-    if (is_write && wanted) note_written_array(o);
+    struct object *object = find_object_at(address);
+    if (!object || !object->element) return;
+    bool wanted = whose ? object->array : is_distributed_in_memory(object);
+    if (is_write && wanted) note_written_array(object);
     if (is_write && whose && turning && open) note_shared_store(address, size);
     if (!open || weft_access_level < (is_write ? 1 : 2) || (is_write && !wanted) || is_untraced_variable(address))
         return;
-    for (uintptr_t end = address + size; address < end; address += o->element) {
-        uintptr_t at = address - (address - o->low) % o->element;
-        if (o->element > sizeof((struct turn_event_record *)0)->bytes || at + o->element > o->high) return;
+    for (uintptr_t end = address + size; address < end; address += object->element) {
+        uintptr_t at = address - (address - object->low) % object->element;
+        if (object->element > sizeof((struct turn_event_record *)0)->bytes || at + object->element > object->high)
+            return;
         if (!is_write) {
-            send_access(TURN_READ, at, (uint32_t)o->element, pc);
+            send_access(TURN_READ, at, (uint32_t)object->element, pc);
             continue;
         }
         if (pending_count && pending[pending_count - 1].at == at) continue;
         if (pending_count == PENDING) send_pending_accesses();
         pending[pending_count].at = at;
         pending[pending_count].place = pc;
-        pending[pending_count++].size = (uint32_t)o->element;
+        pending[pending_count++].size = (uint32_t)object->element;
     }
 }
 
@@ -324,9 +325,9 @@ static bool processor_comes_before(int first_processor, int second_processor) {
     find_grid_coordinates(second_processor, two);
     for (int k = 0; k < axes; k++) sign[k] = 1;
     for (int d = 0; d < here.on->rank; d++) {
-        const struct term *t = &here.at[d];
-        if (find_grid_axis(here.on, d) >= 0 && t->axis >= 0)
-            sign[find_grid_axis(here.on, d)] = direction[t->axis] * (t->coefficient < 0 ? -1 : 1);
+        const struct term *on_term = &here.at[d];
+        if (find_grid_axis(here.on, d) >= 0 && on_term->axis >= 0)
+            sign[find_grid_axis(here.on, d)] = direction[on_term->axis] * (on_term->coefficient < 0 ? -1 : 1);
     }
     for (int k = 0; k < axes; k++)
         if (one[k] != two[k]) return (one[k] < two[k]) == (sign[k] > 0);
@@ -419,13 +420,13 @@ static bool receive_own_elements(void) {
 
 /* Receive all events of a forked processor, then what it leaves in memory. */
 static void receive_results_of_turn(void) {
-    struct turn_event_record e;
-    while (read_from_pipe(&e, sizeof e)) {
-        if (e.what == TURN_ENDS) {
+    struct turn_event_record event;
+    while (read_from_pipe(&event, sizeof event)) {
+        if (event.what == TURN_ENDS) {
             whose ? receive_shared_memory() : (void)receive_own_elements();
             return;
         }
-        trace_event(me, &e);
+        trace_event(me, &event);
     }
 }
 
@@ -505,11 +506,11 @@ static void combine_reductions_of_processors(void) {
 static void trace_written_array(struct object *object) {
     int64_t low[WEFT_MAX_RANK], count[WEFT_MAX_RANK];
     for (int p = 0; p < (turning && !whose ? processors : 1); p++) {
-        const struct share *s = turning && !whose ? find_share(object, p) : NULL;
-        if (s && (!s->any || !s->box)) continue;
+        const struct share *share = turning && !whose ? find_share(object, p) : NULL;
+        if (share && (!share->any || !share->box)) continue;
         for (int k = 0; k < object->rank; k++) {
-            low[k] = s ? s->first[k] : 0;
-            count[k] = s ? s->last[k] - s->first[k] + 1 : object->extent[k];
+            low[k] = share ? share->first[k] : 0;
+            count[k] = share ? share->last[k] - share->first[k] + 1 : object->extent[k];
         }
         trace_array_part(p, object, low, count);
     }
