@@ -60,11 +60,12 @@ static inline __attribute__((always_inline)) bool count_repeated_fault(uintptr_t
 /* Return whether a write to a variable that each iteration writes before it reads (a replicated one) needs no judging:
  * it is not the construct's first write, and no iteration has read the old value. */
 static bool is_harmless_own_write(const struct site *site, const struct cell *cell) {
-    if (weft_in_region || here.flags & WEFT_STRICT || weft_task.in_task || weft_parts_under_way || site->since)
+    if (weft_in_region || weft_construct.flags & WEFT_STRICT || weft_task.in_task || weft_parts_under_way ||
+        site->since)
         return false;
     if (cell->read > now.base || (cell->written >= SPLIT && cell->written < NO_VALUE)) return false;
-    for (int i = 0; i < here.written_count; i++)
-        if (here.written[i] == site->object) return true;
+    for (int i = 0; i < weft_construct.written_count; i++)
+        if (weft_construct.written[i] == site->object) return true;
     return false;
 }
 

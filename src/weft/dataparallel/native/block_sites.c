@@ -80,9 +80,9 @@ bool restore_laid_aside_site(struct site *site, uintptr_t address, size_t size) 
 static uintptr_t find_own_element_address(const struct aspect *aspect) {
     uintptr_t address = *aspect->home;
     int64_t own[WEFT_MAX_RANK];
-    compute_own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, weft_construct.index, own);
     for (int k = 0; k < aspect->object->rank; k++)
-        if (!aspect->free[k] && aspect->own[k].axis == here.rank - 1)
+        if (!aspect->free[k] && aspect->own[k].axis == weft_construct.rank - 1)
             address -= (uintptr_t)((own[k] - aspect->object->lower[k]) * aspect->object->stride[k]);
     return address;
 }
@@ -90,8 +90,8 @@ static uintptr_t find_own_element_address(const struct aspect *aspect) {
 /* Let a site (what one place in the code may access) move along with the own element of an array, and note where that
  * element is now. Return false if the site cannot follow. */
 bool let_site_follow_array(const struct aspect *aspect) {
-    ptrdiff_t number = aspect - here.aspects;
-    if (number >= ANCHORS || here.rank < 2 || !aspect->exact) return false;
+    ptrdiff_t number = aspect - weft_construct.aspects;
+    if (number >= ANCHORS || weft_construct.rank < 2 || !aspect->exact) return false;
     anchors[number] = find_own_element_address(aspect);
     return true;
 }
@@ -154,7 +154,7 @@ static void move_site_interval(struct site *site, uintptr_t offset) {
  * `offsets`: bytes for each of `count` arrays. */
 static void move_site_with_its_array(struct site *site, const uintptr_t offsets[], int count) {
     for (int i = 0; i < count && site->key && site->follows; i++)
-        if (here.aspects[i].object == site->object && !here.aspects[i].remote && offsets[i]) {
+        if (weft_construct.aspects[i].object == site->object && !weft_construct.aspects[i].remote && offsets[i]) {
             move_site_interval(site, offsets[i]);
             return;
         }
@@ -165,9 +165,9 @@ static void move_site_with_its_array(struct site *site, const uintptr_t offsets[
 static void move_following_sites(void) {
     uintptr_t by[ANCHORS];
     bool moved = false;
-    int count = here.aspect_count < ANCHORS ? here.aspect_count : ANCHORS;
+    int count = weft_construct.aspect_count < ANCHORS ? weft_construct.aspect_count : ANCHORS;
     for (int i = 0; i < count; i++) {
-        uintptr_t at = find_own_element_address(&here.aspects[i]);
+        uintptr_t at = find_own_element_address(&weft_construct.aspects[i]);
         by[i] = at - anchors[i];
         anchors[i] = at;
         moved |= by[i] != 0;
@@ -183,10 +183,10 @@ static void move_following_sites(void) {
 /* Bring the sites (what places in the code may access) up to date where a row of iterations begins or the iterations
  * enter other blocks of the grid. `previous_blocks`: hash of the blocks before. */
 void update_sites_for_row(uint64_t previous_blocks) {
-    if (here.blocks != previous_blocks) {
+    if (weft_construct.blocks != previous_blocks) {
         save_sites_of_blocks(previous_blocks);
         close_sites();
-        restore_sites_of_blocks(here.blocks);
+        restore_sites_of_blocks(weft_construct.blocks);
     }
     move_following_sites();
 }

@@ -12,18 +12,18 @@ static struct groups groups;
 
 /* Return whether the loop that runs names an array in a CONSISTENT clause. */
 bool is_in_consistent_clause(const struct object *object) {
-    for (int i = 0; i < here.consistent_count; i++)
-        if (here.consistent[i].object == object) return true;
+    for (int i = 0; i < weft_construct.consistent_count; i++)
+        if (weft_construct.consistent[i].object == object) return true;
     return false;
 }
 
 /* At a loop's end: leave arrays of asynchronous CONSISTENT clauses without values until their group has completed. */
 void undefine_unfinished_consistent_arrays(void) {
-    for (int i = 0; i < here.consistent_count; i++) {
-        const struct object *object = here.consistent[i].object;
-        if (!here.consistent[i].group) continue;
+    for (int i = 0; i < weft_construct.consistent_count; i++) {
+        const struct object *object = weft_construct.consistent[i].object;
+        if (!weft_construct.consistent[i].group) continue;
         undefine_written_values(object->low, object->high);
-        add_memory_to_group(&groups, here.consistent[i].group, object->low, object->high);
+        add_memory_to_group(&groups, weft_construct.consistent[i].group, object->low, object->high);
     }
 }
 

@@ -69,7 +69,8 @@ static struct line begin_finding_line(int finding_id, const char *kind, const ch
 /* Append the indices of the current iteration and the number of the current task, where there are any. */
 static void write_iteration(struct line *line) {
     update_current_index();
-    if (here.what == LOOP && here.started) put_numbers(line, "iteration", here.rank, here.index);
+    if (weft_construct.what == LOOP && weft_construct.started)
+        put_numbers(line, "iteration", weft_construct.rank, weft_construct.index);
     if (weft_task.in_task) put_number(line, "task", weft_task.task);
 }
 
@@ -93,7 +94,7 @@ static uint64_t *find_occurrence_counter(const struct detail *detail, int constr
 /* Report a wrong access: write its JSON line the first time, count it afterwards. Return the address of its counter,
  * which callers may increment for further occurrences; NULL if there is none. */
 uint64_t *report_finding(const struct detail *detail) {
-    int construct = detail->construct ? detail->construct : here.what == SEQUENTIAL ? 0 : here.id;
+    int construct = detail->construct ? detail->construct : weft_construct.what == SEQUENTIAL ? 0 : weft_construct.id;
     int id = add_finding_or_count(detail->kind, detail->why, construct, detail->data, detail->place);
     if (!id) return find_occurrence_counter(detail, construct);
     int64_t index[WEFT_MAX_RANK];
@@ -145,7 +146,7 @@ static void write_value_and_range(struct line *line, int variable_id, int dimens
 void report_index_out_of_bounds(int variable_id, uintptr_t base_address, int dimension, int64_t index, int64_t low,
                                 int64_t high, uintptr_t pc) {
     (void)base_address;
-    int construct = here.what == SEQUENTIAL ? 0 : here.id;
+    int construct = weft_construct.what == SEQUENTIAL ? 0 : weft_construct.id;
     int id = add_finding_or_count("out-of-bounds", NULL, construct, variable_id, pc);
     if (!id) return;
     struct line line = begin_finding_line(id, "out-of-bounds", NULL, construct, pc);
@@ -157,7 +158,7 @@ void report_index_out_of_bounds(int variable_id, uintptr_t base_address, int dim
 /* Report an index outside an array's bounds that -fsanitize=bounds found at a line and column. */
 void report_index_out_of_bounds_at_line(const char *file, unsigned source_line, unsigned column, const char *type,
                                         int64_t index) {
-    int construct = here.what == SEQUENTIAL ? 0 : here.id;
+    int construct = weft_construct.what == SEQUENTIAL ? 0 : weft_construct.id;
     uintptr_t place = ((uintptr_t)source_line << 12 | column) ^ (uintptr_t)file;
     int id = add_finding_or_count("out-of-bounds", NULL, construct, 0, place);
     if (!id) return;
@@ -210,7 +211,7 @@ void report_misplaced_directive(const char *why, int construct_id, int variable_
  * none). The place is that of its last read, or of the write into the other variable. */
 void report_reduction_fault(const char *kind, const char *why, const struct reduction *reduction, const char *expected,
                             const char *got, int other_variable_id) {
-    int id = add_finding_or_count(kind, why, here.id, reduction->data,
+    int id = add_finding_or_count(kind, why, weft_construct.id, reduction->data,
                                   other_variable_id ? (uintptr_t)other_variable_id << 2 : 0);
     if (!id) return;
     uintptr_t place = reduction->reader;
@@ -218,7 +219,7 @@ void report_reduction_fault(const char *kind, const char *why, const struct redu
          site = site->next == site ? NULL : site->next)
         if (site->object && site->object->data == other_variable_id && site->write)
             place = site->place; /* what the partial value went into */
-    struct line line = begin_finding_line(id, kind, why, here.id, place);
+    struct line line = begin_finding_line(id, kind, why, weft_construct.id, place);
     put_number(&line, "data", reduction->data);
     put_number(&line, "operation", reduction->operation);
     put_number(&line, "array", other_variable_id);

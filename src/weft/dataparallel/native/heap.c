@@ -165,7 +165,7 @@ static void check_output_elements(uintptr_t from, size_t byte_count, size_t elem
 /* Check data that fwrite or write puts out, since the library reads it without hooks. Elements of distributed arrays
  * are read one by one, as the runtime of DVM collects them. */
 static void check_output(const void *from, size_t byte_count, uintptr_t pc) {
-    const struct object *object = now.off || here.started ? NULL : find_object_at((uintptr_t)from);
+    const struct object *object = now.off || weft_construct.started ? NULL : find_object_at((uintptr_t)from);
     if (!object) return;
     if (object->distributed && (object->element == 4 || object->element == 8)) {
         weft_check_io_begin();
@@ -188,7 +188,7 @@ ssize_t __wrap_write(int to, const void *from, size_t n) {
 
 /* Check a string that puts or fputs puts out, up to its terminating zero. */
 static void check_output_text(const char *text, uintptr_t pc) {
-    const struct object *object = now.off || here.started ? NULL : find_object_at((uintptr_t)text);
+    const struct object *object = now.off || weft_construct.started ? NULL : find_object_at((uintptr_t)text);
     if (!object) return;
     weft_check_io_begin();
     check_output_elements((uintptr_t)text, strnlen(text, object->high - (uintptr_t)text - 1) + 1, 1, pc);

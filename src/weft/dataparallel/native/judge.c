@@ -59,7 +59,8 @@ static bool is_still_poisoned(uintptr_t address, size_t size, const struct objec
  * without hooks wrote it: it has a value then. Else report the read. */
 static void judge_read_without_value(struct cell *cell, struct detail detail) {
     struct private *which = NULL;
-    bool private = here.started && find_variable_at(here.privates, here.private_count, detail.address, &which);
+    bool private = weft_construct.started &&
+                   find_variable_at(weft_construct.privates, weft_construct.private_count, detail.address, &which);
     if (cell->written == UNDEFINED && has_value_from_this_processor(detail.object, detail.address)) return;
     if (cell->written != UNDEFINED && !is_still_poisoned(detail.address, detail.size, detail.object)) {
         cell->written = private ? now.cur : 0; /* code without hooks wrote it */
@@ -105,16 +106,16 @@ static void judge_copy_freshness(struct site *site, stamp_t written_stamp, struc
 /* When a loop starts: judge the read of each reduction variable's first value, which must exist and, in a region, be
  * fresh on the host. */
 void judge_reduction_starts(void) {
-    for (int i = 0; i < here.reduction_count; i++) {
-        uintptr_t address = here.reductions[i].low;
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        uintptr_t address = weft_construct.reductions[i].low;
         struct object *object = find_object_at(address);
         struct site site = {.object = object, .closed = true};
         struct cell *cell = cell8(address);
-        size_t size = here.reductions[i].high - address < 4 ? here.reductions[i].high - address : 4;
+        size_t size = weft_construct.reductions[i].high - address < 4 ? weft_construct.reductions[i].high - address : 4;
         if (cell->written == SPLIT) cell = cell4(address);
         if (cell->written == SPLIT) cell = cell1(address);
         struct detail detail = describe_access(&site, address, size, false, 0);
-        detail.data = here.reductions[i].data;
+        detail.data = weft_construct.reductions[i].data;
         access.a = address;
         access.size = size;
         access.told = false;
@@ -129,7 +130,7 @@ void judge_reduction_starts(void) {
 
 /* Return whether another iteration of the running construct wrote at this time. */
 static bool is_written_by_other_iteration(stamp_t written_stamp) {
-    bool same_task = weft_task.in_task && here.what != LOOP && written_stamp >= weft_task.begun;
+    bool same_task = weft_task.in_task && weft_construct.what != LOOP && written_stamp >= weft_task.begun;
     return written_stamp > now.base && written_stamp != now.cur && written_stamp < SPLIT && !same_task;
 }
 
@@ -154,7 +155,8 @@ static void judge_read_of_cell(struct site *site, struct cell *cell, struct deta
     switch ((enum mode)site->mode) {
     case PRIVATE:
         if (written_stamp == now.cur ||
-            (find_variable_at(here.privates, here.private_count, detail.address, &which) && which->unseen))
+            (find_variable_at(weft_construct.privates, weft_construct.private_count, detail.address, &which) &&
+             which->unseen))
             return;
         report_current_access(detail, "uninitialised-read", "private");
         return;
@@ -185,7 +187,7 @@ static void judge_read_of_cell(struct site *site, struct cell *cell, struct deta
  * iteration or task; then stamp the cell. */
 static void judge_write_of_cell(struct site *site, struct cell *cell, struct detail detail) {
     stamp_t written_stamp = cell->written;
-    bool strict = weft_in_region || here.flags & WEFT_STRICT;
+    bool strict = weft_in_region || weft_construct.flags & WEFT_STRICT;
     bool scalar = is_scalar(site->object);
     detail.other = written_stamp;
     bool read_by_other = weft_task.in_task && cell->read > weft_task.base && cell->read < weft_task.begun;
@@ -195,14 +197,16 @@ static void judge_write_of_cell(struct site *site, struct cell *cell, struct det
         report_current_access(detail, site->mode == REPLICATED ? "shared-write" : "loop-dependence", "task");
     } else if (site->mode == REPLICATED && written_stamp != now.cur && written_stamp != LOCAL) {
         if (strict) report_current_access(detail, "shared-write", "undeclared");
-        else if (cell->read > now.base && !(weft_task.in_task && here.what != LOOP && cell->read >= weft_task.begun)) {
+        else if (cell->read > now.base &&
+                 !(weft_task.in_task && weft_construct.what != LOOP && cell->read >= weft_task.begun)) {
             detail.other = cell->read;
             report_current_access(detail, "shared-write", "read-first");
         }
         if (site->object) {
             int i = 0;
-            while (i < here.written_count && here.written[i] != site->object) i++;
-            if (i == here.written_count && i < MAX_CLAUSES) here.written[here.written_count++] = site->object;
+            while (i < weft_construct.written_count && weft_construct.written[i] != site->object) i++;
+            if (i == weft_construct.written_count && i < MAX_CLAUSES)
+                weft_construct.written[weft_construct.written_count++] = site->object;
         }
     } else if (site->mode == SHARED && is_written_by_other_iteration(written_stamp)) {
         report_current_access(detail, scalar ? "shared-write" : "loop-dependence", "output");
@@ -250,8 +254,8 @@ static void judge_cell(struct site *site, struct cell *cell, struct detail detai
         detail.other = written_stamp;
         detail.has_delta = site_verdict->has_delta;
         memcpy(detail.delta, site_verdict->delta, sizeof detail.delta);
-        if (is_written_by_other_iteration(written_stamp) && here.started &&
-            strcmp(site_verdict->kind, "out-of-bounds") != 0 && here.what == LOOP)
+        if (is_written_by_other_iteration(written_stamp) && weft_construct.started &&
+            strcmp(site_verdict->kind, "out-of-bounds") != 0 && weft_construct.what == LOOP)
             report_current_access(detail, "loop-dependence", detail.write ? "output" : "flow");
         else if (!detail.write && written_stamp >= NO_VALUE) judge_read_without_value(cell, detail);
         else report_current_access(detail, site_verdict->kind, site_verdict->why), start_counting_faults(site);

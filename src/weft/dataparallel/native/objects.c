@@ -188,7 +188,7 @@ static void drop_object_at_index(int index) {
     copies_forget(object);
     for (int k = 0; k < count; k++) used |= k != index && table[k]->root == object;
     memmove(table + index, table + index + 1, sizeof *table * (size_t)(--count - index));
-    if (!used && object != here.on) {
+    if (!used && object != weft_construct.on) {
         forget_edges_and_owners(object);
         object->next_free = spare;
         spare = object;
@@ -333,7 +333,7 @@ void weft_check_argument(int variable_id, const void *base, size_t element, int 
 void weft_check_clear(void *base, size_t bytes) {
     if (now.off || !base) return;
     memset(base, POISON, bytes);
-    set_cell_states((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
+    set_cell_states((uintptr_t)base, (uintptr_t)base + bytes, weft_construct.started ? LOCAL : UNINITIALISED);
 }
 
 void weft_check_local(void *base, size_t bytes) {
@@ -345,9 +345,9 @@ void weft_check_local(void *base, size_t bytes) {
 void weft_check_written(const void *base, size_t bytes) {
     if (now.off || !base) return;
     uintptr_t low = (uintptr_t)base;
-    bool own = !here.started;
-    for (int i = 0; i < here.private_count && !own; i++)
-        own = low - here.privates[i].low < here.privates[i].high - here.privates[i].low;
+    bool own = !weft_construct.started;
+    for (int i = 0; i < weft_construct.private_count && !own; i++)
+        own = low - weft_construct.privates[i].low < weft_construct.privates[i].high - weft_construct.privates[i].low;
     set_cell_states(low, low + bytes, own ? now.cur : 0);
 }
 

@@ -71,18 +71,19 @@ static bool is_still_valid(const struct statement *statement) { return statement
 /* All sites, and where the current statement's own elements lie. */
 void forget_sites_and_own_elements(void) {
     forget_sites();
-    here.aspect_count = 0;
+    weft_construct.aspect_count = 0;
 }
 
 /* Compute how the own element of a new aspect's array moves with each index of the statement's element (bytes). */
 void derive_moves_of_own_element(struct aspect *aspect) {
-    int64_t *moves = current->moves[aspect - here.aspects];
+    int64_t *moves = current->moves[aspect - weft_construct.aspects];
     const struct object *object = aspect->object, *on = current->object;
     memset(moves, 0, sizeof current->moves[0]);
     for (int d = 0; d < object->root->rank; d++) {
         const struct term *mapping = &object->map[d];
-        int on_dimension = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        if (on_dimension < 0 || mapping->axis < 0 || here.at[on_dimension].axis == WEFT_ALL ||
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        if (on_dimension < 0 || mapping->axis < 0 || weft_construct.at[on_dimension].axis == WEFT_ALL ||
             mapping->coefficient == 0)
             continue;
         struct term t = on == on->root ? (struct term){on_dimension, 1, 0} : on->map[on_dimension];
@@ -119,12 +120,12 @@ static void close_called_sites(void) {
  * of all arrays along with its index. */
 static void move_statement_to_element(struct statement *statement, int dimension_count, const int64_t index[]) {
     const struct object *object = statement->object;
-    here.on = object->root;
+    weft_construct.on = object->root;
     for (int d = 0; d < object->root->rank; d++) {
         struct term m = object == object->root ? (struct term){d, 1, 0} : object->map[d];
         if (m.axis >= 0 && m.axis < dimension_count)
             m = (struct term){WEFT_CONSTANT, 0, m.coefficient * index[m.axis] + m.offset};
-        here.at[d] = m;
+        weft_construct.at[d] = m;
     }
     for (int k = 0; k < dimension_count; k++) {
         int64_t by = index[k] - statement->index[k];
@@ -136,18 +137,19 @@ static void move_statement_to_element(struct statement *statement, int dimension
 
 /* Return whether, with a grid of processors, this time's element lies in the same blocks as the last one. */
 static bool is_element_in_last_blocks(const struct statement *statement) {
-    for (int i = 0; i < here.aspect_count; i++)
-        if (!here.aspects[i].remote) derive_aspect_mapping(&here.aspects[i]);
+    for (int i = 0; i < weft_construct.aspect_count; i++)
+        if (!weft_construct.aspects[i].remote) derive_aspect_mapping(&weft_construct.aspects[i]);
     update_current_blocks();
-    return here.blocks == statement->blocks;
+    return weft_construct.blocks == statement->blocks;
 }
 
 /* Begin a statement that only the owner of one array element runs (own computations). Sites of its last run are kept
  * where they still hold. Within loops and such statements it is plain code. */
 void weft_check_own_begin(int construct_id, int variable_id, const void *base, int dimension_count,
                           const int64_t index[]) {
-    if (now.off || here.started || here.what != SEQUENTIAL || inner || weft_io) {
-        bool inside = here.what == OWNED || inner || (weft_io && !now.off && !here.started && here.what == SEQUENTIAL);
+    if (now.off || weft_construct.started || weft_construct.what != SEQUENTIAL || inner || weft_io) {
+        bool inside = weft_construct.what == OWNED || inner ||
+                      (weft_io && !now.off && !weft_construct.started && weft_construct.what == SEQUENTIAL);
         inner += inside;
         if (!now.off && construct_id < (int)statement_room && is_still_valid(find_or_add_statement(construct_id)))
             forget_sites();
@@ -173,29 +175,29 @@ void weft_check_own_begin(int construct_id, int variable_id, const void *base, i
     count_run(construct_id);
     current = statement;
     depth = weft_depth;
-    here.what = OWNED;
-    here.id = construct_id;
-    here.rank = 0;
-    here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count =
-        here.tie_count = 0;
-    here.aspects = statement->aspects;
-    here.homes = statement->homes;
-    here.aspect_room = ROOM;
-    here.aspect_count = statement->aspect_count;
+    weft_construct.what = OWNED;
+    weft_construct.id = construct_id;
+    weft_construct.rank = 0;
+    weft_construct.private_count = weft_construct.index_count = weft_construct.reduction_count =
+        weft_construct.across_count = weft_construct.computed_count = weft_construct.tie_count = 0;
+    weft_construct.aspects = statement->aspects;
+    weft_construct.homes = statement->homes;
+    weft_construct.aspect_room = ROOM;
+    weft_construct.aspect_count = statement->aspect_count;
     weft_context = statement->context;
     move_statement_to_element(statement, dimension_count, index);
     advance_time();
     now.looked = true;
     if (kept && has_grid() && !is_element_in_last_blocks(statement)) forget_sites_and_own_elements();
     statement->forgotten = weft_sites_forgotten;
-    if (here.aspect_count == 0) add_aspects_of_clauses();
+    if (weft_construct.aspect_count == 0) add_aspects_of_clauses();
 }
 
 /* End a statement that only an element's owner runs, and keep its sites (what places in the code may access) for the
  * next time. */
 void weft_check_own_end(int construct_id) {
     (void)construct_id;
-    if (now.off || here.what != OWNED || inner) {
+    if (now.off || weft_construct.what != OWNED || inner) {
         inner -= inner > 0;
         return;
     }
@@ -203,14 +205,14 @@ void weft_check_own_end(int construct_id) {
     close_called_sites();
     /* What was opened since all was forgotten is no longer known to be the statement's. */
     if (!is_still_valid(statement) || statement->context == UINT16_MAX) forget_sites();
-    statement->aspect_count = here.aspect_count;
-    statement->blocks = here.blocks;
-    here.aspects = weft_aspects;
-    here.homes = weft_homes;
-    here.aspect_room = MAX_ASPECTS;
-    here.what = SEQUENTIAL;
-    here.on = NULL;
-    here.aspect_count = 0;
+    statement->aspect_count = weft_construct.aspect_count;
+    statement->blocks = weft_construct.blocks;
+    weft_construct.aspects = weft_aspects;
+    weft_construct.homes = weft_homes;
+    weft_construct.aspect_room = MAX_ASPECTS;
+    weft_construct.what = SEQUENTIAL;
+    weft_construct.on = NULL;
+    weft_construct.aspect_count = 0;
     weft_context = 0;
     advance_time();
     now.looked = weft_on_host || weft_sequential_checked || weft_in_region || weft_task.in_task;

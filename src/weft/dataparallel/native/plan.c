@@ -157,7 +157,7 @@ static void add_demand_of_stamps(struct plan *plan, int group_index, bool of_rea
 }
 
 /* What a plan's demands hang on: in sequential parts they ask for no stamp of this construct. */
-static stamp_t demand_base_stamp(void) { return here.started ? now.base : 1; }
+static stamp_t demand_base_stamp(void) { return weft_construct.started ? now.base : 1; }
 
 /* Return whether reads at a place have a fault that was reported already and need only be counted, as the hooks do. */
 static bool is_known_fault(const struct row_place *place) {
@@ -169,7 +169,7 @@ static bool is_known_fault(const struct row_place *place) {
 /* Plan that the faulty reads of a place are counted only. */
 static void plan_counting(struct plan *plan, int group_index, const struct row_place *place, int place_number) {
     if (plan->groups[group_index].first_write == INT_MAX)
-        add_demand_of_stamps(plan, group_index, false, 0, here.started ? now.base : SPLIT - 1);
+        add_demand_of_stamps(plan, group_index, false, 0, weft_construct.started ? now.base : SPLIT - 1);
     GROW(plan->wrong, (size_t)plan->wrong_count, plan->wrong_room, 8);
     plan->wrong[plan->wrong_count++] = (struct counted){place->site->wrong, place_number};
     plan->last = place_number;

@@ -34,5 +34,5 @@ void check_structure_output(uintptr_t address, size_t byte_count, uintptr_t pc) 
 }
 
 void weft_check_put_out(const void *address, size_t bytes, int site_id) {
-    if (!now.off && !here.started) check_structure_output((uintptr_t)address, bytes, (uintptr_t)site_id << 2);
+    if (!now.off && !weft_construct.started) check_structure_output((uintptr_t)address, bytes, (uintptr_t)site_id << 2);
 }

@@ -197,10 +197,10 @@ static value combine_values(int operation, value first, value second) {
  * MINLOC, else NULL. */
 void weft_check_loop_reduction(int variable_id, void *base, int operation, int type, int64_t count, void *location,
                                size_t location_bytes) {
-    if (now.off || here.what == SEQUENTIAL || here.started || here.reduction_count == MAX_CLAUSES || type < WEFT_INT8 ||
-        type > WEFT_LOGICAL8 || count < 1)
+    if (now.off || weft_construct.what == SEQUENTIAL || weft_construct.started ||
+        weft_construct.reduction_count == MAX_CLAUSES || type < WEFT_INT8 || type > WEFT_LOGICAL8 || count < 1)
         return;
-    here.reductions[here.reduction_count++] = (struct reduction){
+    weft_construct.reductions[weft_construct.reduction_count++] = (struct reduction){
         .low = (uintptr_t)base,
         .high = (uintptr_t)base + size_of(type) * (size_t)count,
         .data = variable_id,
@@ -213,17 +213,17 @@ void weft_check_loop_reduction(int variable_id, void *base, int operation, int t
 }
 
 void weft_check_loop_reduction_group(int group_id) {
-    if (!now.off && here.what != SEQUENTIAL && !here.started) here.group = group_id;
+    if (!now.off && weft_construct.what != SEQUENTIAL && !weft_construct.started) weft_construct.group = group_id;
 }
 
 /* --- the arrays' contents --- */
 
 /* Return whether a variable of the construct's PRIVATE or REDUCTION clauses overlaps [low, high). */
 static bool overlaps_private_or_reduction(uintptr_t low, uintptr_t high) {
-    for (int i = 0; i < here.private_count; i++)
-        if (here.privates[i].low < high && low < here.privates[i].high) return true;
-    for (int i = 0; i < here.reduction_count; i++)
-        if (here.reductions[i].low < high && low < here.reductions[i].high) return true;
+    for (int i = 0; i < weft_construct.private_count; i++)
+        if (weft_construct.privates[i].low < high && low < weft_construct.privates[i].high) return true;
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        if (weft_construct.reductions[i].low < high && low < weft_construct.reductions[i].high) return true;
     return false;
 }
 
@@ -281,8 +281,8 @@ void become_silent(int kept_descriptor) {
 static void collect_iteration_results(void) {
     struct result *result = shared->results;
     unsigned char *kept = locations;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         bool located = reduction->operation == WEFT_MAXLOC || reduction->operation == WEFT_MINLOC;
         bool simple =
             (reduction->type == WEFT_DOUBLE || reduction->type == WEFT_FLOAT || reduction->type == WEFT_INT32) &&
@@ -318,8 +318,8 @@ static void collect_iteration_results(void) {
  * loop's first value. */
 static void reset_reduction_variables(void) {
     const struct result *result = shared->results;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         for (int64_t k = 0; k < reduction->count; k++, result++)
             store_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type,
                         from_start ? result->start : neutral_value(reduction));
@@ -340,8 +340,8 @@ void begin_verified_iteration(void) {
  * the neutral element. */
 static void save_start_values(void) {
     struct result *result = shared->results;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         for (int64_t k = 0; k < reduction->count; k++, result++) {
             result->start = load_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type);
             result->sum = neutral_value(reduction);
@@ -352,13 +352,14 @@ static void save_start_values(void) {
 /* Return how many bytes the saved locations of all MAXLOC and MINLOC reductions take. */
 static size_t count_location_bytes(void) {
     size_t n = 0;
-    for (int i = 0; i < here.reduction_count; i++) n += MOST_TIES * here.reductions[i].location_bytes;
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        n += MOST_TIES * weft_construct.reductions[i].location_bytes;
     return n;
 }
 
 /* Return whether this instance of the loop is verified: the 1st, 2nd, 8th, 32nd and so on of each loop. */
 static bool is_instance_verified(void) {
-    unsigned n = (unsigned)++runs_of[(unsigned)here.id % (sizeof runs_of / sizeof *runs_of)];
+    unsigned n = (unsigned)++runs_of[(unsigned)weft_construct.id % (sizeof runs_of / sizeof *runs_of)];
     return (n & (n - 1)) == 0 && (n == 1 || __builtin_ctz(n) % 2 == 1);
 }
 
@@ -390,11 +391,11 @@ static bool fork_verification(struct way *way, size_t results_size) {
 void fork_reduction_verifications(void) {
     if (way_count || is_child || !is_instance_verified()) return;
     size_t elements = 0;
-    for (int i = 0; i < here.reduction_count; i++) elements += (size_t)here.reductions[i].count;
+    for (int i = 0; i < weft_construct.reduction_count; i++) elements += (size_t)weft_construct.reductions[i].count;
     size_t head = sizeof(struct shared) + elements * sizeof(struct result);
     clock_gettime(CLOCK_MONOTONIC, &forked_at);
-    forked_for = here.id;
-    for (int n = 0; n < (here.what == TASKS ? 2 : 1); n++) {
+    forked_for = weft_construct.id;
+    for (int n = 0; n < (weft_construct.what == TASKS ? 2 : 1); n++) {
         struct way *way = &ways[way_count];
         *way = (struct way){.from_start = n == 1};
         if (!fork_verification(way, head)) return;
@@ -469,8 +470,8 @@ static void format_value(char text[64], value number, int type) {
 static void compare_results(void) {
     const struct result *result = shared->results;
     const unsigned char *kept = locations;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         bool told = false;
         for (int64_t k = 0; k < reduction->count; k++, result++) {
             value got = load_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type);
@@ -493,7 +494,7 @@ static void compare_results(void) {
     int n = hash_arrays(mine);
     for (int i = 0; i < n && i < shared->arrays; i++)
         if (mine[i].low == shared->hashes[i].low && mine[i].hash != shared->hashes[i].hash)
-            report_reduction_fault("early-reduction-use", "in-loop", &here.reductions[0], "", "",
+            report_reduction_fault("early-reduction-use", "in-loop", &weft_construct.reductions[0], "", "",
                                    find_object_at(mine[i].low)->data);
 }
 
@@ -505,7 +506,7 @@ void finish_reduction_verifications(void) {
         shared->done = 1;
         _exit(0);
     }
-    if (!way_count || forked_for != here.id) /* of the region around the task that this loop is part of */
+    if (!way_count || forked_for != weft_construct.id) /* of the region around the task that this loop is part of */
         return;
     for (int n = 0; n < way_count; n++) {
         shared = ways[n].shared;
@@ -523,9 +524,9 @@ static struct groups groups;
 /* At the end of a loop with asynchronous reductions: guard their variables, whose values are partial until their group
  * has completed. */
 void guard_partial_reductions(void) {
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
-        add_memory_to_group(&groups, here.group, reduction->low, reduction->high);
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        add_memory_to_group(&groups, weft_construct.group, reduction->low, reduction->high);
         set_cell_states(reduction->low, reduction->high, GUARDED);
     }
 }
@@ -549,14 +550,14 @@ static size_t part_bytes(const struct reduction *reduction) {
 /* Return how many bytes all reduction variables of the loop take, with their locations. */
 size_t count_reduction_bytes(void) {
     size_t n = 0;
-    for (int i = 0; i < here.reduction_count; i++) n += part_bytes(&here.reductions[i]);
+    for (int i = 0; i < weft_construct.reduction_count; i++) n += part_bytes(&weft_construct.reductions[i]);
     return n;
 }
 
 /* Set all reduction variables of the loop to the neutral element of their operation. */
 void set_reductions_to_neutral(void) {
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         for (int64_t k = 0; k < reduction->count; k++)
             store_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type,
                         neutral_value(reduction));
@@ -566,8 +567,8 @@ void set_reductions_to_neutral(void) {
 /* Copy the values and locations of all reduction variables to a buffer of count_reduction_bytes(). */
 void copy_reductions_to(void *buffer) {
     char *at = buffer;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         size_t values = part_bytes(reduction) - reduction->location_bytes;
         memcpy(at, (void *)reduction->low, values);
         if (reduction->location_bytes) memcpy(at + values, reduction->location, reduction->location_bytes);
@@ -578,8 +579,8 @@ void copy_reductions_to(void *buffer) {
 /* Set the values and locations of all reduction variables from a buffer. */
 void copy_reductions_from(const void *buffer) {
     const char *at = buffer;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         size_t values = part_bytes(reduction) - reduction->location_bytes;
         memcpy((void *)reduction->low, at, values);
         if (reduction->location_bytes) memcpy(reduction->location, at + values, reduction->location_bytes);
@@ -592,8 +593,8 @@ void copy_reductions_from(const void *buffer) {
 void combine_reduction_buffers(void *into, const void *part) {
     char *to = into;
     const char *from = part;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         size_t size = size_of(reduction->type), values = (size_t)reduction->count * size;
         for (int64_t k = 0; k < reduction->count; k++) {
             value had = load_value(to + (size_t)k * size, reduction->type);

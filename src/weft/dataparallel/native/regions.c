@@ -22,8 +22,8 @@ struct task_state weft_task;
 /* Decide whether accesses in sequential code have to be checked now, and have all places in the code judged again.
  * Called when a region, task or option changes that. */
 static void update_sequential_checking(void) {
-    now.looked = here.started || here.what == OWNED || weft_on_host || weft_sequential_checked || weft_in_region ||
-                 weft_task.in_task;
+    now.looked = weft_construct.started || weft_construct.what == OWNED || weft_on_host || weft_sequential_checked ||
+                 weft_in_region || weft_task.in_task;
     forget_sites();
 }
 
@@ -51,7 +51,7 @@ void weft_check_shadow_renew(int construct_id, int variable_id, const void *base
         return;
     }
     advance_time();
-    if (here.what == SEQUENTIAL) /* else it is the loop's clause */
+    if (weft_construct.what == SEQUENTIAL) /* else it is the loop's clause */
         count_run(construct_id);
     set_widths(object, &object->renewed, dimension_count, low, high);
     object->corner = corner;
@@ -96,7 +96,7 @@ void weft_check_shadow_start(int construct_id, int group_id) {
     if (now.off) return;
     bool any = false;
     advance_time();
-    if (here.what != LOOP) count_run(construct_id);
+    if (weft_construct.what != LOOP) count_run(construct_id);
     for (int i = 0; i < member_count; i++)
         if (members[i].group == group_id) {
             if (members[i].object->begun_at && !any) report_misplaced_directive("shadow-twice", construct_id, group_id);
@@ -113,7 +113,7 @@ void weft_check_shadow_wait(int construct_id, int group_id) {
     if (now.off) return;
     bool any = false;
     advance_time();
-    if (here.what != LOOP) count_run(construct_id);
+    if (weft_construct.what != LOOP) count_run(construct_id);
     for (int i = 0; i < member_count; i++) {
         struct object *object = members[i].object;
         if (members[i].group != group_id || !object->begun_at) continue;
@@ -152,19 +152,21 @@ static struct remote_group *find_remote_group(int group_id) {
 static void add_remote_access(int variable_id, const void *base, int dimension_count, const int axis[],
                               const int64_t coefficient[], const int64_t offset[], stamp_t filled) {
     struct object *object = find_object(variable_id, base);
-    if (!object || here.remote_count == (int)(sizeof here.remotes / sizeof *here.remotes)) return;
-    here.remotes[here.remote_count].object = object;
-    here.remotes[here.remote_count].rank = dimension_count;
-    here.remotes[here.remote_count].filled = filled;
+    if (!object || weft_construct.remote_count == (int)(sizeof weft_construct.remotes / sizeof *weft_construct.remotes))
+        return;
+    weft_construct.remotes[weft_construct.remote_count].object = object;
+    weft_construct.remotes[weft_construct.remote_count].rank = dimension_count;
+    weft_construct.remotes[weft_construct.remote_count].filled = filled;
     for (int d = 0; d < dimension_count && d < WEFT_MAX_RANK; d++)
-        here.remotes[here.remote_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
-    here.remote_count++;
+        weft_construct.remotes[weft_construct.remote_count].terms[d] =
+            (struct term){axis[d], coefficient[d], offset[d]};
+    weft_construct.remote_count++;
 }
 
 /* Handle REMOTE_ACCESS at a loop: these remote elements are loaded when the loop begins. */
 void weft_check_loop_remote(int variable_id, const void *base, int dimension_count, const int axis[],
                             const int64_t coefficient[], const int64_t offset[]) {
-    if (!now.off && here.what != SEQUENTIAL && !here.started)
+    if (!now.off && weft_construct.what != SEQUENTIAL && !weft_construct.started)
         add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, SPLIT - 1);
 }
 
@@ -172,7 +174,7 @@ void weft_check_loop_remote(int variable_id, const void *base, int dimension_cou
  * where it stands. Until a loop uses them the group is being loaded: DVM ends a program that prefetches it again. */
 void weft_check_loop_remote_group(int group_id, int variable_id, const void *base, int dimension_count,
                                   const int axis[], const int64_t coefficient[], const int64_t offset[]) {
-    if (now.off || here.what == SEQUENTIAL || here.started) return;
+    if (now.off || weft_construct.what == SEQUENTIAL || weft_construct.started) return;
     struct remote_group *group = find_remote_group(group_id);
     if (!group) {
         GROW(groups, (size_t)group_count, group_room, 32);
@@ -206,18 +208,18 @@ static int outside_remotes;
 
 /* Begin a statement with a REMOTE_ACCESS directive; its arrays follow. */
 void weft_check_remote_begin(int construct_id) {
-    if (now.off || here.started || here.what == LOOP) return;
+    if (now.off || weft_construct.started || weft_construct.what == LOOP) return;
     advance_time();
     count_run(construct_id);
-    if (here.what == SEQUENTIAL) here.id = construct_id;
-    outside_remotes = here.remote_count;
-    if (here.what == SEQUENTIAL) here.remote_count = 0;
+    if (weft_construct.what == SEQUENTIAL) weft_construct.id = construct_id;
+    outside_remotes = weft_construct.remote_count;
+    if (weft_construct.what == SEQUENTIAL) weft_construct.remote_count = 0;
 }
 
 /* Add an array's remote elements to the REMOTE_ACCESS directive of a statement; they are as of now. */
 void weft_check_remote(int variable_id, const void *base, int dimension_count, const int axis[],
                        const int64_t coefficient[], const int64_t offset[]) {
-    if (now.off || here.started || here.what == LOOP) return;
+    if (now.off || weft_construct.started || weft_construct.what == LOOP) return;
     add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, now.cur);
     forget_sites();
 }
@@ -225,8 +227,8 @@ void weft_check_remote(int variable_id, const void *base, int dimension_count, c
 /* End a statement with a REMOTE_ACCESS directive: its remote elements are gone. */
 void weft_check_remote_end(int construct_id) {
     (void)construct_id;
-    if (now.off || here.started || here.what == LOOP) return;
-    here.remote_count = here.what == SEQUENTIAL ? 0 : outside_remotes;
+    if (now.off || weft_construct.started || weft_construct.what == LOOP) return;
+    weft_construct.remote_count = weft_construct.what == SEQUENTIAL ? 0 : outside_remotes;
     forget_sites();
 }
 
@@ -279,7 +281,7 @@ bool is_written_by_region(stamp_t stamp) {
 
 void weft_check_region_begin(int construct_id) {
     count_run(construct_id);
-    if (!now.off && !here.started && !weft_in_region) named_count = 0;
+    if (!now.off && !weft_construct.started && !weft_in_region) named_count = 0;
 }
 
 /* Return the object that a region's clause means. A stack object with another name or size may be left over from an
@@ -306,7 +308,7 @@ void weft_check_begin_variable(const void *base) {
 void weft_check_region_data(int variable_id, const void *base, size_t bytes, int direction, int dimension_count,
                             const int64_t low[], const int64_t high[]) {
     (void)low, (void)high;
-    if (now.off || here.started || weft_in_region) return;
+    if (now.off || weft_construct.started || weft_in_region) return;
     struct object *object = find_region_variable(variable_id, base, bytes);
     if (!object || named_count == MAX_CLAUSES) return;
     /* A section says nothing of the rest: the whole is taken as passed both ways. */
@@ -335,7 +337,7 @@ static void leave_region(void) {
 /* Start a region's body on the device, after its clauses. A region within an iteration or another region is plain
  * code. */
 void weft_check_region_start(void) {
-    if (now.off || weft_in_region || here.started) {
+    if (now.off || weft_in_region || weft_construct.started) {
         inner_regions++;
         return;
     }
@@ -499,24 +501,26 @@ void weft_check_task_map(int construct_id, int task_array_id, int64_t task, int6
 
 /* Begin a TASK_REGION and forget earlier clauses; its own clauses follow. */
 void weft_check_task_region_begin(int construct_id, int task_array_id) {
-    if (now.off || here.what != SEQUENTIAL) return;
+    if (now.off || weft_construct.what != SEQUENTIAL) return;
     count_run(construct_id);
     weft_task = (struct task_state){.tasks = task_array_id, .construct = construct_id};
-    here.what = TASKS;
-    here.id = construct_id;
-    here.rank = 0;
-    here.flags = 0;
-    here.on = NULL;
-    here.started = false;
-    here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
-    here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
-    here.consistent_count = 0;
+    weft_construct.what = TASKS;
+    weft_construct.id = construct_id;
+    weft_construct.rank = 0;
+    weft_construct.flags = 0;
+    weft_construct.on = NULL;
+    weft_construct.started = false;
+    weft_construct.private_count = weft_construct.index_count = weft_construct.reduction_count =
+        weft_construct.aspect_count = weft_construct.across_count = 0;
+    weft_construct.computed_count = weft_construct.remote_count = weft_construct.written_count = weft_construct.group =
+        weft_construct.tie_count = 0;
+    weft_construct.consistent_count = 0;
 }
 
 /* Start the tasks of a TASK_REGION after its clauses, and fork the verification of its reductions. */
 void weft_check_task_region_start(void) {
-    if (now.off || here.what != TASKS) return;
-    if (here.reduction_count && !weft_traced) fork_reduction_verifications();
+    if (now.off || weft_construct.what != TASKS) return;
+    if (weft_construct.reduction_count && !weft_traced) fork_reduction_verifications();
     if (now.off) return;
     weft_task.base = advance_time();
 }
@@ -524,16 +528,16 @@ void weft_check_task_region_start(void) {
 /* Begin one task (ON MPT(task)) of a TASK_REGION: accesses are judged against those of other tasks. Also ends a task
  * that `continue` left. */
 void weft_check_task_begin(int construct_id, int64_t task) {
-    if (now.off && here.what == TASKS) begin_verified_iteration();
-    if (now.off || here.what != TASKS) return;
+    if (now.off && weft_construct.what == TASKS) begin_verified_iteration();
+    if (now.off || weft_construct.what != TASKS) return;
     if (weft_task.in_task) weft_check_task_end(construct_id); /* `continue` left it */
     count_run(construct_id);
     check_task_number(construct_id, weft_task.tasks, task);
     weft_task.begun = advance_time();
     weft_task.in_task = true;
     weft_task.task = task;
-    here.started = true;
-    here.frame = (uintptr_t)__builtin_frame_address(0);
+    weft_construct.started = true;
+    weft_construct.frame = (uintptr_t)__builtin_frame_address(0);
     now.base = weft_task.base;
     update_sequential_checking();
 }
@@ -541,9 +545,9 @@ void weft_check_task_begin(int construct_id, int64_t task) {
 /* End the running task of a TASK_REGION. */
 void weft_check_task_end(int construct_id) {
     (void)construct_id;
-    if (now.off || here.what != TASKS || !weft_task.in_task) return;
+    if (now.off || weft_construct.what != TASKS || !weft_task.in_task) return;
     weft_task.in_task = false;
-    here.started = false;
+    weft_construct.started = false;
     advance_time();
     update_sequential_checking();
 }
@@ -551,15 +555,15 @@ void weft_check_task_end(int construct_id) {
 /* End a TASK_REGION: compare its reductions, and leave what tasks wrote without declaring it without values. */
 void weft_check_task_region_end(int construct_id) {
     (void)construct_id;
-    if (here.what == TASKS && here.reduction_count)
+    if (weft_construct.what == TASKS && weft_construct.reduction_count)
         finish_reduction_verifications(); /* the children do not come back */
-    if (now.off || here.what != TASKS) return;
+    if (now.off || weft_construct.what != TASKS) return;
     undefine_variables_written_by_construct();
-    for (int i = 0; i < here.reduction_count; i++)
-        set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
-    here.what = SEQUENTIAL;
-    here.started = false;
-    here.remote_count = 0;
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        set_cell_states(weft_construct.reductions[i].low, weft_construct.reductions[i].high, now.cur);
+    weft_construct.what = SEQUENTIAL;
+    weft_construct.started = false;
+    weft_construct.remote_count = 0;
     weft_task = (struct task_state){0};
     advance_time();
     update_sequential_checking();

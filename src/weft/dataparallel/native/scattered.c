@@ -100,17 +100,17 @@ void weft_check_owner_derived(int variable_id, const void *base, int dimension, 
  * each. */
 unsigned find_foreign_dimensions(const struct object *object, const int64_t index[]) {
     unsigned apart = 0;
-    for (int d = 0; here.on && d < object->root->rank && d < here.on->rank; d++) {
-        const struct term *on_term = &here.at[d],
+    for (int d = 0; weft_construct.on && d < object->root->rank && d < weft_construct.on->rank; d++) {
+        const struct term *on_term = &weft_construct.at[d],
                           *mapping = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
-        if (object->root->kinds[d] == WEFT_WHOLE || here.on->kinds[d] == WEFT_WHOLE || on_term->axis == WEFT_ALL ||
-            mapping->axis == WEFT_ALL)
+        if (object->root->kinds[d] == WEFT_WHOLE || weft_construct.on->kinds[d] == WEFT_WHOLE ||
+            on_term->axis == WEFT_ALL || mapping->axis == WEFT_ALL)
             continue;
-        int64_t mine =
-            on_term->axis >= 0 ? on_term->coefficient * here.index[on_term->axis] + on_term->offset : on_term->offset;
+        int64_t mine = on_term->axis >= 0 ? on_term->coefficient * weft_construct.index[on_term->axis] + on_term->offset
+                                          : on_term->offset;
         int64_t its =
             mapping->axis >= 0 ? mapping->coefficient * index[mapping->axis] + mapping->offset : mapping->offset;
-        if (find_owner_of_coordinate(here.on, d, mine) != find_owner_of_coordinate(object->root, d, its))
+        if (find_owner_of_coordinate(weft_construct.on, d, mine) != find_owner_of_coordinate(object->root, d, its))
             apart |= 1u << d;
     }
     return apart;
@@ -242,14 +242,15 @@ int find_edge_for_element(const struct object *object, const int64_t index[], un
         struct edge *edge = &edges[i];
         int d = edge->dimension;
         if (edge->root != object->root || foreign_dimensions != 1u << d) continue;
-        const struct term *on_term = &here.at[d],
+        const struct term *on_term = &weft_construct.at[d],
                           *mapping = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
-        int64_t mine =
-            on_term->axis >= 0 ? on_term->coefficient * here.index[on_term->axis] + on_term->offset : on_term->offset;
+        int64_t mine = on_term->axis >= 0 ? on_term->coefficient * weft_construct.index[on_term->axis] + on_term->offset
+                                          : on_term->offset;
         int64_t its =
             mapping->axis >= 0 ? mapping->coefficient * index[mapping->axis] + mapping->offset : mapping->offset;
         const stamp_t *stamp = find_renewal_stamp(edge, object, false);
-        if (!stamp || !does_edge_bring_element(edge, find_owner_of_coordinate(here.on, d, mine), its)) continue;
+        if (!stamp || !does_edge_bring_element(edge, find_owner_of_coordinate(weft_construct.on, d, mine), its))
+            continue;
         found = *stamp ? 2 : found ? found : 1;
         if (*stamp > *renewal_stamp) *renewal_stamp = *stamp;
     }
@@ -273,7 +274,7 @@ void weft_check_edge_renew(int construct_id, int edge_name, int variable_id, con
     if (!object) return;
     advance_time();
     if (!object->root || !find_named_edge(object->root, edge_name))
-        report_misplaced_directive("edge-unknown", construct_id ? construct_id : here.id, variable_id);
+        report_misplaced_directive("edge-unknown", construct_id ? construct_id : weft_construct.id, variable_id);
     else renew_named_edges(object, edge_name);
     forget_sites();
 }

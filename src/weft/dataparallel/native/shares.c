@@ -127,18 +127,18 @@ static bool runs_any;
  * edges. */
 void compute_own_iterations(int processor) {
     int at[WEFT_MAX_RANK], axes = find_grid_coordinates(processor, at);
-    const struct object *root = here.on;
+    const struct object *root = weft_construct.on;
     runs_any = is_first_on_other_axes(root, at, axes);
     for (int d = 0; d < root->rank; d++) {
         int axis = find_grid_axis(root, d);
         int64_t low = 0, high = 0, n = root->extent[d];
         free(runs[d]);
         runs[d] = NULL;
-        if (axis < 0 || here.at[d].axis == WEFT_ALL || n < 1) continue;
-        for (int i = 0; i < here.computed_count; i++)
-            if (here.computed[i].object->root == root) {
-                low = here.computed[i].widths.low[d];
-                high = here.computed[i].widths.high[d];
+        if (axis < 0 || weft_construct.at[d].axis == WEFT_ALL || n < 1) continue;
+        for (int i = 0; i < weft_construct.computed_count; i++)
+            if (weft_construct.computed[i].object->root == root) {
+                low = weft_construct.computed[i].widths.low[d];
+                high = weft_construct.computed[i].widths.high[d];
             }
         runs[d] = calloc(1, (size_t)n);
         if (!runs[d]) abort();
@@ -151,13 +151,14 @@ void compute_own_iterations(int processor) {
 /* Return whether the loop's ON clause gives an iteration to the processor of the last compute_own_iterations. One
  * outside the bounds goes to the nearest element. */
 bool is_own_iteration(const int64_t index[]) {
-    for (int d = 0; runs_any && d < here.on->rank; d++) {
+    for (int d = 0; runs_any && d < weft_construct.on->rank; d++) {
         if (!runs[d]) continue;
-        const struct term *on_term = &here.at[d];
+        const struct term *on_term = &weft_construct.at[d];
         int64_t x =
             on_term->axis >= 0 ? on_term->coefficient * index[on_term->axis] + on_term->offset : on_term->offset;
-        x -= here.on->lower[d];
-        if (!runs[d][x < 0 ? 0 : x >= here.on->extent[d] ? here.on->extent[d] - 1 : x]) return false;
+        x -= weft_construct.on->lower[d];
+        if (!runs[d][x < 0 ? 0 : x >= weft_construct.on->extent[d] ? weft_construct.on->extent[d] - 1 : x])
+            return false;
     }
     return runs_any;
 }

@@ -31,8 +31,8 @@ bool find_variable_at(const struct private *list, int count, uintptr_t address, 
 
 /* Return the reduction of the construct whose variable or location contains an address; NULL if none does. */
 static struct reduction *find_reduction_at(uintptr_t address) {
-    for (int i = 0; i < here.reduction_count; i++) {
-        struct reduction *reduction = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        struct reduction *reduction = &weft_construct.reductions[i];
         if (address - reduction->low < reduction->high - reduction->low ||
             (reduction->location && address - (uintptr_t)reduction->location < reduction->location_bytes))
             return reduction;
@@ -52,7 +52,7 @@ static void set_site_interval(struct site *site, uintptr_t low, uintptr_t high) 
 static void set_judging_mode(struct site *site, enum mode new_mode, stamp_t newest) {
     stamp_t base = now.base;
     /* A statement of a sequential part comes behind all that was written: nothing is newer. */
-    bool behind = new_mode == HOST || (new_mode == OWN && here.what == OWNED);
+    bool behind = new_mode == HOST || (new_mode == OWN && weft_construct.what == OWNED);
     if (behind) newest = SPLIT - 1;
     site->fresh = newest;
     if (weft_task.in_task) { /* what other tasks wrote is judged */
@@ -142,7 +142,7 @@ static void cover_block_elements(struct site *site, const struct aspect *aspect,
     const struct object *object = aspect->object;
     int64_t own[WEFT_MAX_RANK], first, last;
     uintptr_t low = address - (address - object->low) % object->element, bytes = object->element;
-    compute_own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, weft_construct.index, own);
     for (int k = 0; k < object->rank; k++) {
         int i = object->order == WEFT_ORDER_C ? object->rank - 1 - k : k;
         find_range_in_block(aspect, i, index[i], own[i], &first, &last);
@@ -166,7 +166,7 @@ static int classify_element_distance(const struct aspect *aspect, const int64_t 
                                      int64_t delta[], int *axis_count) {
     const struct object *object = aspect->object;
     int64_t own[WEFT_MAX_RANK];
-    compute_own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, weft_construct.index, own);
     int far = 0;
     *axis_count = 0;
     for (int k = 0; k < object->rank; k++) {
@@ -218,14 +218,18 @@ static bool is_on_every_processor(const struct object *object) {
  * coordinate of its root. */
 static bool is_fixed_on_other_processor(const struct object *object) {
     const struct object *root = object->root;
-    if ((root->tasks != here.on->tasks || root->task != here.on->task) && !is_on_every_processor(object))
+    if ((root->tasks != weft_construct.on->tasks || root->task != weft_construct.on->task) &&
+        !is_on_every_processor(object))
         return true; /* the processors of another task, or those of a task and all of them */
     for (int d = 0; d < object->root->rank; d++) {
-        int on_dimension = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        if (on_dimension >= 0 && object->map[d].axis == WEFT_CONSTANT && here.at[on_dimension].axis != WEFT_ALL) {
-            const struct term *on_term = &here.at[on_dimension];
-            int64_t x = on_term->axis >= 0 ? on_term->coefficient * here.index[on_term->axis] + on_term->offset
-                                           : on_term->offset;
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        if (on_dimension >= 0 && object->map[d].axis == WEFT_CONSTANT &&
+            weft_construct.at[on_dimension].axis != WEFT_ALL) {
+            const struct term *on_term = &weft_construct.at[on_dimension];
+            int64_t x = on_term->axis >= 0
+                            ? on_term->coefficient * weft_construct.index[on_term->axis] + on_term->offset
+                            : on_term->offset;
             if (!have_elements_same_owner(object->root, d, x, object->map[d].offset)) return true;
         }
     }
@@ -236,11 +240,11 @@ static bool is_fixed_on_other_processor(const struct object *object) {
  * among which the array is distributed, so that its elements are remote to all of them but one. */
 static bool is_iteration_on_many_owners(const struct object *object) {
     const struct object *root = object->root;
-    if (here.what != LOOP) return false;
+    if (weft_construct.what != LOOP) return false;
     for (int d = 0; d < root->rank; d++) {
         if (root->kinds[d] == WEFT_WHOLE || object->map[d].axis == WEFT_ALL) continue;
-        int on_dimension = root == here.on ? d : find_paired_dimension(root, d, here.on);
-        if ((on_dimension < 0 || here.at[on_dimension].axis == WEFT_ALL) &&
+        int on_dimension = root == weft_construct.on ? d : find_paired_dimension(root, d, weft_construct.on);
+        if ((on_dimension < 0 || weft_construct.at[on_dimension].axis == WEFT_ALL) &&
             !have_elements_same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
             return true;
     }
@@ -250,10 +254,11 @@ static bool is_iteration_on_many_owners(const struct object *object) {
 /* Return whether an array is distributed in another way than the ON array (to whose elements iterations are mapped) and
  * not aligned with it: which elements are local depends on the number of processors then. */
 static bool is_distributed_otherwise(const struct object *object) {
-    for (int d = 0; object->root != here.on && d < object->root->rank; d++) {
-        int on_dimension = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        if (on_dimension >= 0 && object->map[d].axis != WEFT_ALL && here.at[on_dimension].axis != WEFT_ALL &&
-            !are_dimensions_distributed_alike(object->root, d, here.on, on_dimension))
+    for (int d = 0; object->root != weft_construct.on && d < object->root->rank; d++) {
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        if (on_dimension >= 0 && object->map[d].axis != WEFT_ALL && weft_construct.at[on_dimension].axis != WEFT_ALL &&
+            !are_dimensions_distributed_alike(object->root, d, weft_construct.on, on_dimension))
             return true;
     }
     return false;
@@ -262,14 +267,16 @@ static bool is_distributed_otherwise(const struct object *object) {
 /* With a grid: return whether an element of an array with another distribution is on the iteration's processor. */
 static bool is_on_iteration_processor(const struct object *object, const int64_t index[]) {
     for (int d = 0; d < object->root->rank; d++) {
-        int on_dimension = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        const struct term *mapping = &object->map[d], *on_term = &here.at[on_dimension < 0 ? 0 : on_dimension];
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        const struct term *mapping = &object->map[d],
+                          *on_term = &weft_construct.at[on_dimension < 0 ? 0 : on_dimension];
         if (on_dimension < 0 || mapping->axis == WEFT_ALL || on_term->axis == WEFT_ALL) continue;
         int64_t x =
             mapping->axis >= 0 ? mapping->coefficient * index[mapping->axis] + mapping->offset : mapping->offset;
-        int64_t own =
-            on_term->axis >= 0 ? on_term->coefficient * here.index[on_term->axis] + on_term->offset : on_term->offset;
-        if (!have_elements_same_processor(object->root, d, x, here.on, on_dimension, own)) return false;
+        int64_t own = on_term->axis >= 0 ? on_term->coefficient * weft_construct.index[on_term->axis] + on_term->offset
+                                         : on_term->offset;
+        if (!have_elements_same_processor(object->root, d, x, weft_construct.on, on_dimension, own)) return false;
     }
     return true;
 }
@@ -278,9 +285,10 @@ static bool is_on_iteration_processor(const struct object *object, const int64_t
  * processor and some are not. */
 static bool has_fixed_coordinate(const struct object *object) {
     for (int d = 0; d < object->root->rank; d++) {
-        int on_dimension = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        bool moves = on_dimension >= 0 && here.at[on_dimension].axis != WEFT_ALL &&
-                     (here.at[on_dimension].axis >= 0 || here.what == OWNED);
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        bool moves = on_dimension >= 0 && weft_construct.at[on_dimension].axis != WEFT_ALL &&
+                     (weft_construct.at[on_dimension].axis >= 0 || weft_construct.what == OWNED);
         if (moves && object->map[d].axis == WEFT_CONSTANT) return true;
     }
     return false;
@@ -338,10 +346,10 @@ static void grow_usage_table(void) {
 /* Return how the running construct has used the object at an address until now; a new entry at its first use. */
 static struct usage *find_or_add_usage(uintptr_t low) {
     if (4 * usage_count >= usage_room && usage_room < MOST_USAGES) grow_usage_table();
-    struct usage *usage = find_usage_slot(here.id, low);
-    if (usage->construct == here.id && usage->low == low) return usage;
+    struct usage *usage = find_usage_slot(weft_construct.id, low);
+    if (usage->construct == weft_construct.id && usage->low == low) return usage;
     usage_count += usage->construct == 0;
-    *usage = (struct usage){here.id, low, here.instance, false};
+    *usage = (struct usage){weft_construct.id, low, weft_construct.instance, false};
     return usage;
 }
 
@@ -350,7 +358,7 @@ static struct usage *find_or_add_usage(uintptr_t low) {
 static bool is_read_only_so_far(uintptr_t low, bool is_write) {
     struct usage *usage = find_or_add_usage(low);
     usage->written |= is_write;
-    return !usage->written && usage->first < here.instance && !weft_task.in_task;
+    return !usage->written && usage->first < weft_construct.instance && !weft_task.in_task;
 }
 
 /* Open a site (what one place in the code may access) for an element that a REMOTE_ACCESS clause of the construct
@@ -358,8 +366,8 @@ static bool is_read_only_so_far(uintptr_t low, bool is_write) {
 static bool open_fetched_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                               const int64_t index[], size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
-    for (int i = 0; i < here.aspect_count; i++) {
-        struct aspect *r = &here.aspects[i];
+    for (int i = 0; i < weft_construct.aspect_count; i++) {
+        struct aspect *r = &weft_construct.aspects[i];
         int64_t delta[WEFT_MAX_RANK];
         int axes;
         if (!r->remote || r->object != object || classify_element_distance(r, index, &nothing, delta, &axes) != 0)
@@ -381,10 +389,11 @@ static void open_scattered_site(struct site *site, struct detail *detail, struct
     stamp_t when = 0;
     set_site_interval(site, address, address + size);
     if (!apart) {
-        set_judging_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+        set_judging_mode(site, weft_construct.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
     } else if (!open_fetched_site(site, detail, object, address, index, size, is_write)) {
         int edge = find_edge_for_element(object, index, apart, &when);
-        if (edge == 0) mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
+        if (edge == 0)
+            mark_site_faulty(site, detail, "remote-access", weft_construct.what == OWNED ? "sequential" : NULL);
         else if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
         else if (edge == 1) mark_site_faulty(site, detail, "stale-halo-read", "never");
         else set_judging_mode(site, EDGE, when < now.base ? when : now.base);
@@ -406,7 +415,7 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
     }
     if (!aspect) {
         set_site_interval(site, object->low, object->high);
-        bool shared = here.what == LOOP && !here.on;
+        bool shared = weft_construct.what == LOOP && !weft_construct.on;
         set_judging_mode(site, shared ? SHARED : OWN, now.base);
         if (shared && is_read_only_so_far(object->low, is_write)) {
             site->track = 0;
@@ -416,16 +425,16 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
         return;
     }
     const struct widths nothing = {{0}, {0}};
-    if (is_distributed_by_table(object->root) || is_distributed_by_table(here.on)) {
+    if (is_distributed_by_table(object->root) || is_distributed_by_table(weft_construct.on)) {
         open_scattered_site(site, detail, object, address, at, size, is_write);
         return;
     }
     if (is_distributed_otherwise(object)) {
         set_site_interval(site, address, address + size);
         if (has_grid() && is_on_iteration_processor(object, at))
-            set_judging_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+            set_judging_mode(site, weft_construct.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
         else if (!open_fetched_site(site, detail, object, address, at, size, is_write))
-            mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : "otherwise");
+            mark_site_faulty(site, detail, "remote-access", weft_construct.what == OWNED ? "sequential" : "otherwise");
         site->closed = true;
         return;
     }
@@ -438,7 +447,7 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
     site->closed |= !detail->steady; /* which iterations are there changes with each */
     if (far == 0 && !elsewhere) {
         set_judging_mode(site, aspect->across ? ACROSS : OWN, aspect->across ? SPLIT - 1 : now.base);
-        if (here.flags & WEFT_UNORDERED) set_judging_mode(site, SHARED, now.base);
+        if (weft_construct.flags & WEFT_UNORDERED) set_judging_mode(site, SHARED, now.base);
         return;
     }
     if (aspect->across && !elsewhere &&
@@ -447,8 +456,8 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
         if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
         return;
     }
-    for (int i = 0; i < here.computed_count && is_write; i++)
-        if (here.computed[i].object->root == object->root &&
+    for (int i = 0; i < weft_construct.computed_count && is_write; i++)
+        if (weft_construct.computed[i].object->root == object->root &&
             classify_element_distance(aspect, at, &object->shadow, detail->delta, &axes) == 1) {
             set_judging_mode(site, OWN, now.base);
             return;
@@ -456,7 +465,7 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
     if (open_fetched_site(site, detail, object, address, at, size, is_write)) return;
     far = elsewhere ? 2 : classify_element_distance(aspect, at, &object->shadow, detail->delta, &axes);
     if (far == 1) judge_edge_access(site, detail, aspect, is_write, detail->delta, axes);
-    else mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
+    else mark_site_faulty(site, detail, "remote-access", weft_construct.what == OWNED ? "sequential" : NULL);
 }
 
 /* Open a site (what one place in the code may access) for an undistributed array that an ACROSS clause names and whose
@@ -464,8 +473,8 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
 static bool open_across_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                              size_t size) {
     int i = 0;
-    while (i < here.across_count && here.across[i].object != object) i++;
-    if (i == here.across_count) return false;
+    while (i < weft_construct.across_count && weft_construct.across[i].object != object) i++;
+    if (i == weft_construct.across_count) return false;
     struct aspect *aspect = find_or_add_aspect(object);
     if (!aspect) {
         set_site_interval(site, object->low, object->high);
@@ -475,7 +484,7 @@ static bool open_across_site(struct site *site, struct detail *detail, struct ob
     int64_t at[WEFT_MAX_RANK];
     int axes;
     compute_element_index(object, address, at);
-    const struct widths *over = &here.across[i].widths;
+    const struct widths *over = &weft_construct.across[i].widths;
     bool covered = classify_element_distance(aspect, at, over, detail->delta, &axes) == 0;
     /* A dependence is covered where it is in one of the declared dimensions: the loop runs in order along it. */
     for (int k = 0; k < object->rank; k++) {
@@ -515,10 +524,10 @@ static void open_site_in_construct(struct site *site, struct detail *detail, uin
     struct private *which;
     struct reduction *reduction;
     struct object *object = site->object;
-    if (find_variable_at(here.indices, here.index_count, address, &which)) {
+    if (find_variable_at(weft_construct.indices, weft_construct.index_count, address, &which)) {
         set_site_interval(site, which->low, which->high);
         set_judging_mode(site, FREE, 0);
-    } else if (find_variable_at(here.privates, here.private_count, address, &which)) {
+    } else if (find_variable_at(weft_construct.privates, weft_construct.private_count, address, &which)) {
         set_site_interval(site, which->low, which->high);
         set_judging_mode(site, PRIVATE, 0);
     } else if ((reduction = find_reduction_at(address))) {
@@ -528,29 +537,31 @@ static void open_site_in_construct(struct site *site, struct detail *detail, uin
         set_judging_mode(site, FREE, 0);
         if (!is_write) reduction->reader = site->place;
     } else if (is_on_stack(address) &&
-               (address < here.frame || !object)) { /* of what iterations call, or of the compiler */
+               (address < weft_construct.frame || !object)) { /* of what iterations call, or of the compiler */
         uintptr_t low, high;
         find_object_or_gap(address, &low, &high);
-        uintptr_t frame = address < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
-        set_site_interval(site, low > frame ? low : frame,
-                          address < here.frame && !object && here.frame < high ? here.frame : high);
+        uintptr_t frame = address < weft_construct.frame ? (uintptr_t)__builtin_frame_address(0) : weft_construct.frame;
+        set_site_interval(
+            site, low > frame ? low : frame,
+            address < weft_construct.frame && !object && weft_construct.frame < high ? weft_construct.frame : high);
         set_judging_mode(site, FREE, 0);
     } else if (object && object->distributed && object->tasks && weft_task.in_task &&
                object->tasks == weft_task.tasks && object->task != weft_task.task) {
         mark_site_faulty(site, detail, "remote-access", "task");
     } else if (object && object->distributed) {
         open_distributed_site(site, detail, object, address, size, is_write);
-    } else if (object && here.what == LOOP && is_in_consistent_clause(object)) {
+    } else if (object && weft_construct.what == LOOP && is_in_consistent_clause(object)) {
         open_consistent_site(site, detail, object, address, size, is_write);
-    } else if (object && object->array && here.what == LOOP && open_across_site(site, detail, object, address, size)) {
+    } else if (object && object->array && weft_construct.what == LOOP &&
+               open_across_site(site, detail, object, address, size)) {
         return;
     } else {
         set_site_interval(site, object ? object->low : address, object ? object->high : address + size);
-        if (here.what == OWNED) {
+        if (weft_construct.what == OWNED) {
             set_judging_mode(site, HOST, now.cur);
             return;
         }
-        bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
+        bool shared = weft_construct.what == LOOP && (!weft_construct.on || weft_construct.flags & WEFT_UNORDERED);
         set_judging_mode(site, shared ? SHARED : REPLICATED, now.base);
         if (shared && is_read_only_so_far(object ? object->low : address, is_write)) {
             site->track = 0;
@@ -598,10 +609,11 @@ static void note_host_or_device_use(struct site *site, struct object *object, bo
 static bool is_named_remote(const struct object *object, uintptr_t address) {
     int64_t at[WEFT_MAX_RANK];
     compute_element_index(object, address, at);
-    for (int i = 0; i < here.remote_count; i++) {
-        bool all = here.remotes[i].object == object;
-        for (int k = 0; all && k < here.remotes[i].rank; k++)
-            all = here.remotes[i].terms[k].axis == WEFT_ALL || here.remotes[i].terms[k].offset == at[k];
+    for (int i = 0; i < weft_construct.remote_count; i++) {
+        bool all = weft_construct.remotes[i].object == object;
+        for (int k = 0; all && k < weft_construct.remotes[i].rank; k++)
+            all = weft_construct.remotes[i].terms[k].axis == WEFT_ALL ||
+                  weft_construct.remotes[i].terms[k].offset == at[k];
         if (all) return true;
     }
     return false;
@@ -619,15 +631,16 @@ static void open_site_in_sequential_code(struct site *site, struct detail *detai
         set_site_interval(site, low, high);
     }
     set_judging_mode(site, HOST, now.cur);
-    if ((here.what == TASKS || weft_task.in_task) && !object &&
+    if ((weft_construct.what == TASKS || weft_task.in_task) && !object &&
         is_on_stack(address)) { /* of the compiler, between tasks */
         set_judging_mode(site, FREE, 0);
         return;
     }
-    if (!object || !object->distributed || here.what == TASKS || weft_io || is_on_every_processor(object)) return;
-    detail->steady = here.remote_count == 0;
-    bool remote = here.remote_count && is_named_remote(object, address);
-    if (here.remote_count) site->closed = true;
+    if (!object || !object->distributed || weft_construct.what == TASKS || weft_io || is_on_every_processor(object))
+        return;
+    detail->steady = weft_construct.remote_count == 0;
+    bool remote = weft_construct.remote_count && is_named_remote(object, address);
+    if (weft_construct.remote_count) site->closed = true;
     if (remote && is_write) mark_site_faulty(site, detail, "remote-access", "buffer-write");
     else if (weft_sequential_checked && !remote && !is_write)
         mark_site_faulty(site, detail, "remote-access", "sequential");
@@ -669,8 +682,9 @@ void open_site_for_access(struct site *site, struct detail *site_verdict, uintpt
     else if (site->object && !site->object->array && site->object->data == 0) /* a long block without a name */
         block_set_plain_shape(site->object, size);
     site->home = &weft_nowhere;
-    if (here.what != SEQUENTIAL) count_examined_place(pc);
-    if (here.started || here.what == OWNED) open_site_in_construct(site, site_verdict, address, size, is_write);
+    if (weft_construct.what != SEQUENTIAL) count_examined_place(pc);
+    if (weft_construct.started || weft_construct.what == OWNED)
+        open_site_in_construct(site, site_verdict, address, size, is_write);
     else open_site_in_sequential_code(site, site_verdict, address, is_write);
     note_host_or_device_use(site, site->object, is_write);
     uintptr_t length = site->length;
@@ -690,6 +704,6 @@ void open_site_for_access(struct site *site, struct detail *site_verdict, uintpt
         site->key = pc;
         site->changed = ++weft_sites_changed;
         add_open_site(site);
-        if (here.what == OWNED && site->mode != HOST) note_site_in_called_function(site);
+        if (weft_construct.what == OWNED && site->mode != HOST) note_site_in_called_function(site);
     }
 }

@@ -102,7 +102,9 @@ static const char *name_of(int variable_id) {
 static int type_of(const struct object *object) {
     return object->data > 0 && object->data < MOST_IDS ? types[object->data] : 0;
 }
-static const struct loop *this_loop(void) { return here.id > 0 && here.id < MOST_IDS ? loops[here.id] : NULL; }
+static const struct loop *this_loop(void) {
+    return weft_construct.id > 0 && weft_construct.id < MOST_IDS ? loops[weft_construct.id] : NULL;
+}
 
 /* --- the libraries --- */
 
@@ -215,7 +217,8 @@ void trace_loop_begins(int processors) {
     const struct loop *loop = this_loop();
     for (int p = 0; loop && p < processors; p++) {
         entered[p] = false;
-        kept[p]->nest(kept[p]->place(WEFT_IS_LOOP, loop->name, loop->file, (uint32_t)loop->line, ""), here.instance);
+        kept[p]->nest(kept[p]->place(WEFT_IS_LOOP, loop->name, loop->file, (uint32_t)loop->line, ""),
+                      weft_construct.instance);
     }
 }
 

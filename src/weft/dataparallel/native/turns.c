@@ -187,9 +187,9 @@ static void end_traced_iteration(void) {
     if (!open) return;
     open = false;
     send_pending_accesses();
-    for (int i = 0; i < here.reduction_count; i++) {
-        if (!is_floating_sum(&here.reductions[i])) continue;
-        double added = reduction_value(&here.reductions[i]) - sums[i].last;
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        if (!is_floating_sum(&weft_construct.reductions[i])) continue;
+        double added = reduction_value(&weft_construct.reductions[i]) - sums[i].last;
         sums[i].magnitude += added < 0 ? -added : added;
         sums[i].terms++;
     }
@@ -218,8 +218,9 @@ bool enter_traced_iteration(int dimension_count, const int64_t index[]) {
     if (finding) note_loop_directions(dimension_count, index);
     if (finding || (turning && (whose ? whose() % processors != me : !is_own_iteration(index)))) return true;
     open = true;
-    for (int i = 0; i < here.reduction_count; i++)
-        if (is_floating_sum(&here.reductions[i])) sums[i].last = reduction_value(&here.reductions[i]);
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        if (is_floating_sum(&weft_construct.reductions[i]))
+            sums[i].last = reduction_value(&weft_construct.reductions[i]);
     struct turn_event_record event = {.what = TURN_ITERATION, .n = (uint32_t)dimension_count};
     memcpy(event.index, index, sizeof *index * (size_t)dimension_count);
     send_event(&event);
@@ -241,10 +242,10 @@ static bool is_in_reduction(const struct reduction *reduction, uintptr_t address
 /* Return whether an address belongs to a private or reduction variable or a loop index: these are not traced. */
 static bool is_untraced_variable(uintptr_t address) {
     struct private *which;
-    for (int i = 0; i < here.reduction_count; i++)
-        if (is_in_reduction(&here.reductions[i], address)) return true;
-    return find_variable_at(here.privates, here.private_count, address, &which) ||
-           find_variable_at(here.indices, here.index_count, address, &which);
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        if (is_in_reduction(&weft_construct.reductions[i], address)) return true;
+    return find_variable_at(weft_construct.privates, weft_construct.private_count, address, &which) ||
+           find_variable_at(weft_construct.indices, weft_construct.index_count, address, &which);
 }
 
 /* Trace an access in a loop, element by element, if such accesses are wanted. Writes are sent when the iteration has
@@ -310,7 +311,7 @@ static void wait_for_processor(void) {
  * processor that way. Return true in the copy. */
 static bool find_loop_directions(void) {
     memset(direction, 0, sizeof direction);
-    if (here.across_count) {
+    if (weft_construct.across_count) {
         if (fork_processor(true)) return true;
         if (!read_from_pipe(direction, sizeof direction)) memset(direction, 0, sizeof direction);
         wait_for_processor();
@@ -324,10 +325,10 @@ static bool processor_comes_before(int first_processor, int second_processor) {
     int one[WEFT_MAX_RANK], two[WEFT_MAX_RANK], sign[WEFT_MAX_RANK], axes = find_grid_coordinates(first_processor, one);
     find_grid_coordinates(second_processor, two);
     for (int k = 0; k < axes; k++) sign[k] = 1;
-    for (int d = 0; d < here.on->rank; d++) {
-        const struct term *on_term = &here.at[d];
-        if (find_grid_axis(here.on, d) >= 0 && on_term->axis >= 0)
-            sign[find_grid_axis(here.on, d)] = direction[on_term->axis] * (on_term->coefficient < 0 ? -1 : 1);
+    for (int d = 0; d < weft_construct.on->rank; d++) {
+        const struct term *on_term = &weft_construct.at[d];
+        if (find_grid_axis(weft_construct.on, d) >= 0 && on_term->axis >= 0)
+            sign[find_grid_axis(weft_construct.on, d)] = direction[on_term->axis] * (on_term->coefficient < 0 ? -1 : 1);
     }
     for (int k = 0; k < axes; k++)
         if (one[k] != two[k]) return (one[k] < two[k]) == (sign[k] > 0);
@@ -393,7 +394,7 @@ static void send_own_elements(void) {
         visit_runs_of_elements(written[i], find_share(written[i], me), true, send_run, NULL);
     copy_reductions_to(part);
     write_to_pipe(part, bytes);
-    write_to_pipe(sums, sizeof *sums * (size_t)here.reduction_count);
+    write_to_pipe(sums, sizeof *sums * (size_t)weft_construct.reduction_count);
     _exit(0);
 }
 
@@ -408,7 +409,7 @@ static bool receive_own_elements(void) {
         visit_runs_of_elements(of[i], find_share(of[i], me), true, receive_run, &good);
     }
     good = good && read_from_pipe(parts[me], count_reduction_bytes());
-    for (int i = 0; good && i < here.reduction_count; i++) {
+    for (int i = 0; good && i < weft_construct.reduction_count; i++) {
         double magnitude = sums[i].magnitude;
         int64_t terms = sums[i].terms;
         good = read_from_pipe(&sums[i], sizeof *sums);
@@ -475,7 +476,7 @@ void start_traced_loop(void) {
     open = false;
     pending_count = written_count = 0;
     memset(sums, 0, sizeof sums);
-    turning = directed && (here.on || whose) && here.what == LOOP;
+    turning = directed && (weft_construct.on || whose) && weft_construct.what == LOOP;
     me = 0;
     trace_loop_begins(turning ? processors : 1);
     if (!turning) return;
@@ -536,8 +537,8 @@ void end_traced_loop(void) {
     }
     slot_count = 0;
     for (int i = 0; i < written_count; i++) trace_written_array(written[i]);
-    for (int i = 0; i < here.reduction_count; i++)
-        trace_reduction(me, &here.reductions[i], sums[i].magnitude, sums[i].terms);
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        trace_reduction(me, &weft_construct.reductions[i], sums[i].magnitude, sums[i].terms);
     trace_loop_ends(turning ? processors : 1);
     running = turning = false;
 }

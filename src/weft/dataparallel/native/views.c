@@ -50,8 +50,8 @@ void views_renew(struct object *object) {
 
 /* Return how wide the ACROSS clause of the loop makes an array's dependences; NULL if the clause does not name it. */
 static const struct widths *find_across_widths(const struct object *object) {
-    for (int i = 0; i < here.across_count; i++)
-        if (here.across[i].object == object) return &here.across[i].widths;
+    for (int i = 0; i < weft_construct.across_count; i++)
+        if (weft_construct.across[i].object == object) return &weft_construct.across[i].widths;
     return NULL;
 }
 
@@ -66,15 +66,15 @@ void save_arrays_before_across_loop(void) {
 
 /* Return whether a REMOTE_ACCESS clause of the loop names an array. */
 static bool is_named_remote(const struct object *object) {
-    for (int i = 0; i < here.remote_count; i++)
-        if (here.remotes[i].object == object) return true;
+    for (int i = 0; i < weft_construct.remote_count; i++)
+        if (weft_construct.remotes[i].object == object) return true;
     return false;
 }
 
 /* Return the loop's direction along a dimension of an array: 1 upward, -1 downward. */
 static int direction_along_dimension(const struct object *object, int dimension, const int direction[]) {
-    for (int d = 0; d < object->root->rank && d < here.on->rank; d++) {
-        const struct term *on_term = &here.at[d], *mapping = &object->map[d];
+    for (int d = 0; d < object->root->rank && d < weft_construct.on->rank; d++) {
+        const struct term *on_term = &weft_construct.at[d], *mapping = &object->map[d];
         if (mapping->axis == dimension && on_term->axis >= 0)
             return (on_term->coefficient < 0) != (mapping->coefficient < 0) ? -direction[on_term->axis]
                                                                             : direction[on_term->axis];
@@ -153,8 +153,9 @@ void show_view_of_processor(int processor, const int direction[]) {
         save_array_copy(&find_or_add_copies(object)->whole, object);
         if (!is_named_remote(object)) install_view_of_array(object, find_share(object, processor), direction);
     }
-    for (int i = 0; i < here.private_count; i++)
-        fill_with_poison((char *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
+    for (int i = 0; i < weft_construct.private_count; i++)
+        fill_with_poison((char *)weft_construct.privates[i].low,
+                         weft_construct.privates[i].high - weft_construct.privates[i].low);
 }
 
 static void restore_saved_run(void *object_pointer, char *memory, size_t bytes) {
