@@ -75,7 +75,7 @@ class Finding:
             raise ValueError(f"no certainty is called {self.certainty!r}")
 
     @property
-    def group(self) -> tuple[Any, ...]:
+    def cause_key(self) -> tuple[Any, ...]:
         """Return a key that is equal for findings of one cause: the kind with the cause; without a cause, the kind with
         the code sites, or with the message if there are no sites.
         """

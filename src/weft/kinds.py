@@ -48,17 +48,17 @@ class Kind:
     @property
     def title(self) -> str:
         """Return what it means: the first sentence of its page."""
-        return _sentence(_paragraphs(self.page))
+        return _first_sentence(_paragraphs(self.page))
 
     @property
     def remedy(self) -> str:
         """Return what helps: the first sentence under `## Remedy` of its page."""
-        return _sentence(_paragraphs(self.page.partition("\n## Remedy\n")[2]))
+        return _first_sentence(_paragraphs(self.page.partition("\n## Remedy\n")[2]))
 
     @property
     def page(self) -> str:
         """Return its page: Markdown with cause, example and remedy."""
-        return _page(self.slug)
+        return _read_page(self.slug)
 
     @property
     def address(self) -> str:
@@ -167,7 +167,7 @@ def find_kind(slug: str) -> Kind:
 
 
 @cache
-def _page(slug: str) -> str:
+def _read_page(slug: str) -> str:
     """Return the text of the page of a kind. WeftError if it is not installed."""
     # Every command imports the kinds, few print their pages.
     from importlib.resources import files
@@ -182,7 +182,7 @@ def _paragraphs(text: str) -> list[str]:
     return [part.strip() for part in text.split("\n\n") if part.strip() and not part.strip().startswith("#")]
 
 
-def _sentence(paragraphs: list[str]) -> str:
+def _first_sentence(paragraphs: list[str]) -> str:
     """Return the first sentence of the first paragraph; "" if there is no paragraph."""
     text = " ".join(paragraphs[0].split()) if paragraphs else ""
     found = _SENTENCE.match(text)

@@ -125,7 +125,7 @@ def test_a_stencil_runs_without_calls_and_saves_nothing_in_its_loop(tmp_path: Pa
 
 
 def edited(text: str) -> list[str]:
-    return list(HookEditor().edit_lines(text.splitlines()))
+    return list(HookEditor().rewrite_hooks(text.splitlines()))
 
 
 FUNCTION = """f:

@@ -73,7 +73,7 @@ def test_names_and_expressions_of_a_debugger_are_not_executed(mi: Mi, payloads: 
             lambda text=text, number=number: mi.replace_breakpoints([Point(number, "", 0, text)]),
             lambda text=text: mi.value(text, 1, 0),
             lambda text=text: mi.value(text, 1, 0, "x"),
-            lambda text=text: mi.called(text, 1, 0),
+            lambda text=text: mi.evaluate_with_calls(text, 1, 0),
         ):
             with pytest.raises(DebuggerError):
                 deed()

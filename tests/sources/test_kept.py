@@ -60,7 +60,7 @@ def test_what_is_kept_is_read_back_after_the_file_has_gone(tmp_path: Path) -> No
     assert ("k", "def") in found.colour_excerpt(excerpt)[0]
     assert found.called_names(str(source), 5) == ("comm.recv",)
     assert describe.call_words(trace.event(0, 0)) == "recv(source=1, tag=9)"
-    assert [change.what for change in found.changes()] == ["gone"]
+    assert [change.what for change in found.find_changes()] == ["gone"]
 
 
 def test_a_run_without_sources_is_read_as_before(tmp_path: Path) -> None:

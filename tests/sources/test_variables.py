@@ -90,7 +90,7 @@ def sorts(shape: Shape) -> list[tuple[int, str, int, str]]:
 @pytest.mark.parametrize("options", [("-g", "-O0"), ("-g", "-O2"), ("-gdwarf-4", "-O1"), ("-gdwarf-3", "-O0")])
 def test_variables_of_c_have_their_places_sizes_and_members(tmp_path: Path, options: tuple[str, ...]) -> None:
     module = compiled(tmp_path, C, "c", "-Wno-uninitialized", "-Wno-maybe-uninitialized", *options)
-    found = by_name(module.locals(place_of(tmp_path, "both")))
+    found = by_name(module.find_local_variables(place_of(tmp_path, "both")))
     assert found["few"].shape.text == "short unsigned int [7]"
     assert (found["few"].shape.size, found["few"].shape.element) == (14, 2)
     assert found["one"].shape.text in ("cell", "struct cell")
@@ -100,29 +100,29 @@ def test_variables_of_c_have_their_places_sizes_and_members(tmp_path: Path, opti
     ]  # fmt: skip
     assert not found["few"].static and found["few"].at < 0
     assert "unknown" not in found or found["unknown"].shape.size == 0, "only the run tells its length"
-    statics = by_name(module.globals(place_of(tmp_path, "both")))
+    statics = by_name(module.find_global_variables(place_of(tmp_path, "both")))
     assert (statics["table"].shape.size, statics["table"].shape.element) == (96, 8)
     assert (statics["cells"].shape.size, statics["cells"].shape.element) == (200, 40)
-    inner = by_name(module.statics(place_of(tmp_path, "both")))
+    inner = by_name(module.find_function_statics(place_of(tmp_path, "both")))
     assert {name: inner[name].shape.text for name in inner} == {"kept": "float [5]", "inside": "short int [9]"}
 
 
 def test_a_variable_of_a_block_is_known_only_inside_of_it(tmp_path: Path) -> None:
     module = compiled(tmp_path, C, "c", "-g", "-O0", "-w")
-    assert "block" not in by_name(module.locals(place_of(tmp_path, "both")))
-    assert by_name(module.locals(place_of(tmp_path, "take", 0)))["block"].shape.size == 24
+    assert "block" not in by_name(module.find_local_variables(place_of(tmp_path, "both")))
+    assert by_name(module.find_local_variables(place_of(tmp_path, "take", 0)))["block"].shape.size == 24
 
 
 def test_a_variable_of_an_inlined_function_is_found(tmp_path: Path) -> None:
     module = compiled(tmp_path, C, "c", "-g", "-O2", "-w")
-    found = [by_name(module.locals(place_of(tmp_path, "take", nth))) for nth in range(2)]
+    found = [by_name(module.find_local_variables(place_of(tmp_path, "take", nth))) for nth in range(2)]
     assert any("inner" in names and names["inner"].shape.size == 48 for names in found)
 
 
 @pytest.mark.parametrize("options", [("-g", "-O0"), ("-g", "-O2")])
 def test_variables_of_fortran_count_from_their_own_bounds(tmp_path: Path, options: tuple[str, ...]) -> None:
     module = compiled(tmp_path, FORTRAN, "f90", "-w", "-fallow-argument-mismatch", *options)
-    found = by_name(module.locals(place_of(tmp_path, "take_")))
+    found = by_name(module.find_local_variables(place_of(tmp_path, "take_")))
     assert (found["x"].shape.size, found["x"].shape.element) == (120, 8)
     assert found["z"].shape.leaves[0].sort == "c"
     shared = [symbol for symbol in module.data_symbols() if symbol.name == "shared_"]

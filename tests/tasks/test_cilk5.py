@@ -139,11 +139,14 @@ def test_what_was_not_taken_back_is_said_to_be_old() -> None:
 def test_functions_have_the_names_of_the_source() -> None:
     """A slow clone is its procedure, an inlet's copies are the inlet, main is main."""
     names = {"seek", "seek_far", "cilk_main"}
-    assert [variables.source_name(f, names) for f in ("seek", "_cilk_seek_slow", "_cilk_seek_far_got_inlet_slow")] == [
-        "seek", "seek", "got",
-    ]  # fmt: skip
-    assert variables.source_name("cilk_main", names) == variables.source_name("_cilk_cilk_main_slow", names) == "main"
-    assert variables.source_name("_cilk_other_slow", names) == "other"
+    copies = "seek", "_cilk_seek_slow", "_cilk_seek_far_got_inlet_slow"
+    assert [variables.name_in_source(copy, names) for copy in copies] == ["seek", "seek", "got"]
+    assert (
+        variables.name_in_source("cilk_main", names)
+        == variables.name_in_source("_cilk_cilk_main_slow", names)
+        == "main"
+    )
+    assert variables.name_in_source("_cilk_other_slow", names) == "other"
 
 
 def test_sources_end_where_the_arguments_begin(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """`weft dump` prints what is there."""
 
+import csv
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import weft
 from tests_support import WEFT, execute
 from weft.cli.main import main
 from weft.trace import Level
@@ -198,6 +201,20 @@ def test_csv_and_parquet_hold_the_same_table(run: str, tmp_path: Path) -> None:
     assert table["tag"].to_pylist()[-1] == 99 and table["exit_ns"].to_pylist()[-1] is None
     assert main(["dump", run, "--format", "csv", "--where", "fn:Ssend", "-o", str(tmp_path / "none.csv")]) == 0
     assert (tmp_path / "none.csv").read_text().count("\n") == 1
+
+
+def test_csv_needs_no_pyarrow(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["dump", run, "--format", "csv", "-o", str(tmp_path / "calls.csv")]) == 0
+    with (tmp_path / "calls.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    calls = [event for rank in weft.open(run).ranks for event in rank]
+    assert len(rows) == len(calls)
+    assert sorted((row["rank"], row["event"], row["function"]) for row in rows) == sorted(
+        (str(call.rank.index), str(call.index), call.function.name) for call in calls
+    )
+    assert {row["open"] for row in rows} == {"true", "false"}
+    assert rows[-1]["tag"] == "99" and rows[-1]["exit_ns"] == ""
 
 
 @pytest.mark.cases(1)

@@ -76,7 +76,7 @@ class Pythons:
             return Dump(self._spy, pid, "--native")
 
         found = {}
-        for pid, told in run_dumps(begin, pids):
+        for pid, told in run_py_spy(begin, pids):
             self._held.hold([pid])
             if isinstance(told, str):
                 self._problems[pid] = told.removeprefix(f"process {pid} cannot be looked into: ")
@@ -93,7 +93,7 @@ class Pythons:
         frozen = [
             pid for pid, kept in self._kept.items() if are_still_in_calls(self._seen[pid], kept, read_stack_bytes(pid))
         ]
-        told = run_dumps(lambda pid: Dump(self._spy, pid, "--nonblocking"), frozen)  # it stands
+        told = run_py_spy(lambda pid: Dump(self._spy, pid, "--nonblocking"), frozen)  # it stands
         return {pid: self._seen[pid] for pid, lines in told if lines == select_python_frames(self._seen[pid])}
 
 
@@ -125,7 +125,7 @@ def select_python_frames(frames_by_thread: Frames) -> Frames:
     return {thread: [frame for frame in frames if frame.python] for thread, frames in frames_by_thread.items()}
 
 
-def run_dumps(start: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
+def run_py_spy(start: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
     """Run py-spy for each process, and yield (pid, frames by thread); if py-spy cannot read the process, (pid, the
     reason as text). As many run at a time as there are cores.
 

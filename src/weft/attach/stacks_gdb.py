@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gdb
 
 if TYPE_CHECKING:
-    from weft.gdb.parts_gdb import variables
+    from weft.gdb.parts_gdb import frame_variables
 
 DEEPEST = 256
 """Frames of a stack that are reported; of a recursion without end that is enough."""
@@ -167,7 +167,7 @@ def find_called_function(frame: Any) -> str | None:
 def numeric_variables(frame: Any) -> dict[str, str]:
     """Return the variables of a frame that are numbers: name -> value as text. At most MOST_VALUES are returned."""
     found: dict[str, str] = {}
-    for name, value, _ in variables(frame):
+    for name, value, _ in frame_variables(frame):
         if len(found) >= MOST_VALUES:
             break
         try:

@@ -45,7 +45,7 @@ class CheckResult:
     """Findings that the user chose not to be told."""
 
     @property
-    def ended(self) -> str:
+    def ending(self) -> str:
         """Return how the program ended, as a phrase such as `finished` or `the program was cut off`."""
         if self.cut_off:
             return "the program was cut off"

@@ -83,15 +83,15 @@ def split_commands(line: str) -> Iterator[list[str]]:
             command.append(word)
 
 
-def parse_link_call(words: Sequence[str], folder: Path) -> LinkCall | None:
+def parse_link_call(command: Sequence[str], folder: Path) -> LinkCall | None:
     """Return a call that links or archives objects; None for any other command."""
-    if not any(OBJECT.search(word) for word in words[1:]) or "-c" in words:
+    if not any(OBJECT.search(word) for word in command[1:]) or "-c" in command:
         return None
-    if ARCHIVER.search(words[0]):
-        return LinkCall(folder, tuple(words), folder / words[2]) if len(words) > MOST_ARGUMENT else None
-    if "-o" not in words[:-1]:
+    if ARCHIVER.search(command[0]):
+        return LinkCall(folder, tuple(command), folder / command[2]) if len(command) > MOST_ARGUMENT else None
+    if "-o" not in command[:-1]:
         return None
-    return LinkCall(folder, tuple(words), folder / words[words.index("-o") + 1])
+    return LinkCall(folder, tuple(command), folder / command[command.index("-o") + 1])
 
 
 @dataclass(frozen=True, slots=True)

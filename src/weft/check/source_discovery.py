@@ -58,7 +58,7 @@ class DiscoveredSources:
     """What calls that only link give the linker, in their order; None if no such call is known."""
 
     @property
-    def link(self) -> tuple[str, ...]:
+    def link_options(self) -> tuple[str, ...]:
         """Return the linker options of all compiler calls of the program, each once."""
         compiled = drop_duplicates(word for options in self.own.values() for word in options.link)
         linked = self.linked or ()
@@ -180,20 +180,22 @@ def collect_program(program: BuiltLink, entries: Sequence[CompileEntry]) -> Disc
     return dataclasses.replace(collect_sources(own), linked=tuple(linked))
 
 
-def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
+def find_built_program(command: Sequence[str]) -> tuple[int, DiscoveredSources]:
     """Return (index of the first word in a command that is a program built by `weft cc`, the program's sources with
     their compiler options).
 
     The words before it are the program's launcher. UsageError if no word is such a program.
     """
-    paths = [Path(shutil.which(word) or word) for word in words]
+    paths = [Path(shutil.which(word) or word) for word in command]
     read = (
         (number, read_compiler_calls(path)) for number, path in enumerate(paths) if path.is_file() and is_elf_file(path)
     )
     at, calls = next(((number, calls) for number, calls in read if calls), (0, []))
     if not calls:
-        gone = next((word for word, path in zip(words, paths, strict=True) if "/" in word and not path.exists()), None)
-        missing = f"{gone} is not there" if gone else f"{words[0]} does not say what it is made of"
+        gone = next(
+            (word for word, path in zip(command, paths, strict=True) if "/" in word and not path.exists()), None
+        )
+        missing = f"{gone} is not there" if gone else f"{command[0]} does not say what it is made of"
         raise UsageError(
             f"{missing}: build the program with `weft cc` before the calls of gcc, g++ or gfortran, or name its "
             "sources: weft check prog.c"
@@ -203,7 +205,7 @@ def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
     left = [source for source in build.sources if not source.is_file()]
     if left:
         raise UsageError(f"{path} was built from {left[0]}, which is not there any more")
-    linked = tuple(word for one in calls if "file" not in one for word in link_inputs(one))
+    linked = tuple(word for one in calls if "file" not in one for word in list_link_inputs(one))
     return at, dataclasses.replace(build, linked=linked)
 
 
@@ -213,7 +215,7 @@ def is_elf_file(path: Path) -> bool:
         return file.read(4) == b"\x7fELF"
 
 
-def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
+def list_link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a recorded link call gives the linker: libraries, their folders, and objects whose sources are not
     recorded.
     """

@@ -55,7 +55,7 @@ def render_headline(checked: CheckResult) -> str:
     """Return the headline: `2 errors in jac.cdv (finished)`."""
     counts = [(s, sum(f.severity == s for f in checked.findings)) for s in SEVERITIES]
     found = ", ".join(plural(n, s) for s, n in counts if n) or render_no_findings(checked)
-    return f"{found} in {printable(checked.name)} ({checked.ended})"
+    return f"{found} in {printable(checked.name)} ({checked.ending})"
 
 
 def list_directives_run(coverage: CheckCoverage) -> Iterator[str]:

@@ -21,7 +21,8 @@ FAILED_STATUS = 4
 
 
 def write_report(context: AnalysisContext, report: Report, args: argparse.Namespace) -> int:
-    """Write the report to standard output or a file, and return the exit status."""
+    """Write the report in the forms and to the files that the options ask for. Return the exit status, which depends
+    on the findings that count."""
     if args.evidence:
         from weft.report.proof import add_proofs
 
@@ -75,6 +76,7 @@ def _explore_lines(context: AnalysisContext) -> list[str]:
     """Return the lines that point to `weft explore` where a call could have completed another one of its requests and
     nobody has run that order yet; none for other runs.
     """
+    from weft.mpi.meaning import Act, Many, functions_with
     from weft.systems import MPI
     from weft.trace import Level
     from weft.trace.explored import read_explored
@@ -82,6 +84,8 @@ def _explore_lines(context: AnalysisContext) -> list[str]:
     trace = context.trace
     is_explorable = trace.system is MPI and trace.level is Level.TRACE and not trace.may_lack_its_beginning
     # A run that is analysed in segments is never matched whole.
+    choosing = functions_with(Act.COMPLETE, where=lambda m: m.many in (Many.ANY, Many.SOME))
+    is_explorable = is_explorable and context.calls_any_of(choosing) and len(trace.own) == len(trace.ranks)
     if not is_explorable or context.parts is not None or read_explored(trace.path):
         return []
     from weft.explore.outcomes import describe_call_site, find_varying_completion

@@ -88,7 +88,7 @@ def view_both(reference: Path, run: Path, values: ValueComparison | None, *, cal
 
 
 def _print_text(trace: Trace, depth: int) -> int:
-    """Print the last moments of each rank."""
+    """Print the last `depth` calls of each rank as a text picture, and return the exit status."""
     from weft.picture.text import draw_text
 
     width = shutil.get_terminal_size().columns
@@ -128,7 +128,7 @@ def serve_page(
     if picture is not None:
         threading.Thread(target=picture.analyse, args=(FIRST_PICTURE,), name="analysis", daemon=True).start()
     remote = "SSH_CONNECTION" in os.environ
-    for line in address_lines(server, remote=remote):
+    for line in render_address_lines(server, remote=remote):
         print(line, flush=True)
     if not remote and browser and _has_screen():
         threading.Thread(target=webbrowser.open, args=(server.url_for_browser,), daemon=True).start()
@@ -147,7 +147,7 @@ def _has_screen() -> bool:
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)
 
 
-def address_lines(server: ViewServer, *, remote: bool) -> list[str]:
+def render_address_lines(server: ViewServer, *, remote: bool) -> list[str]:
     """Return what the terminal shows: the address, and how to reach it from elsewhere."""
     port = server.server_address[1]
     lines = [f"weft: the view of {server.shown} is at {server.url}"]

@@ -197,7 +197,8 @@ def compare_contents(
 
 def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
     """Yield (rank number; its Rank in the reference, its Rank in the run; event indices of calls in the reference,
-    those of the same calls in the run). Only calls that are alike in both runs are included, in the order of the run.
+    event indices of the same calls in the run). Only calls that are alike in both runs are included, in the order of
+    the run.
     """
     by_rank: dict[int, list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]]] = defaultdict(list)
     for thread in comparison.threads:
@@ -225,14 +226,16 @@ def _find_candidate_causes(
         if len(sent) and row > sent[0]:
             return
         content = hashes.make_difference(rank, row)
-        if _is_sent_alike(content, comparison, hashes_by_rank):
+        if _were_sources_sent_alike(content, comparison, hashes_by_rank):
             yield content
             return
 
 
-def _is_sent_alike(content: MessageContent, comparison: Comparison, hashes_by_rank: dict[int, _RankHashes]) -> bool:
-    """Return whether all messages that were received into a content were sent as in the reference. False if that is
-    known of none.
+def _were_sources_sent_alike(
+    content: MessageContent, comparison: Comparison, hashes_by_rank: dict[int, _RankHashes]
+) -> bool:
+    """Return whether all messages that a rank received in one call were sent as in the reference. False if that is
+    known of no message. `content`: what the rank received.
     """
     match = comparison.after
     if match.collective_of(content.after) is not None:

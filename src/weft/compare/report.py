@@ -224,7 +224,9 @@ def render_changed_findings(
 def _find_changed_findings(
     reference_findings: Sequence[Finding], run_findings: Sequence[Finding], *, distinguish_ranks: bool
 ) -> tuple[list[Finding], list[Finding]]:
-    """Return (the findings that only the run has, those that only the reference has)."""
+    """Return (the findings that only the run has, the findings that only the reference has). `distinguish_ranks`: a
+    finding that names other ranks is another finding.
+    """
     before, after = (
         {_finding_key(finding, ranks=distinguish_ranks): finding for finding in some}
         for some in (reference_findings, run_findings)

@@ -20,8 +20,8 @@ Found = tuple[str | None, int, str | None]
 
 
 def lines_of(path: str, build_id: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return the frames at each return address by its offset as text, innermost first; those without any known frame
-    are left out.
+    """Return offset as text -> frames (file, line, function) at this return address, innermost first. Addresses without
+    any known frame are left out.
 
     A function without a line is named only within its symbol's size. addr2line is asked only for offsets that are not
     in the cache.
@@ -50,8 +50,8 @@ def _list_debug_files(path: str, build_id: str) -> list[Path]:
 
 
 def run_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return the frames at each return address by its offset as text, innermost first, as `lines_of` does. The answers
-    do not come from the cache and are not stored there.
+    """Return offset as text -> frames (file, line, function) at this return address, as `lines_of` does. The answers do
+    not come from the cache and are not stored there.
     """
     return _drop_unknown(_look_up_frames(path, [Path(path)], offsets, problems))
 
@@ -59,8 +59,8 @@ def run_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dic
 def _look_up_frames(
     path: str, files: Sequence[Path], offsets: Sequence[int], problems: list[str]
 ) -> dict[str, list[Found]]:
-    """Return the frames at each return address by its offset as text. If no source line is known, the only frame has
-    just the function's name or nothing. `files`: the module, then its files of debugging information.
+    """Return offset as text -> frames at this return address. If no source line is known, the only frame has just the
+    function's name or nothing. `files`: the module, then its files of debugging information.
     """
     told = _query_addr2line(path, offsets, problems)
     for fetched in files[-1:]:  # addr2line itself finds the others
@@ -83,8 +83,8 @@ def _drop_unknown(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Foun
 
 
 def _query_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return the frames that addr2line gives for each return address, by its offset as text, innermost first. A frame
-    may lack its line; frames in MPI's headers are dropped. If addr2line cannot be run, return {} and add a sentence to
+    """Return offset as text -> the frames that addr2line gives for this return address, innermost first. A frame may
+    lack its line; frames in MPI's headers are dropped. If addr2line cannot be run, return {} and add a sentence to
     `problems`.
     """
     # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
@@ -127,8 +127,8 @@ def _parse_output(output: str) -> dict[int, list[Found]]:
 
 
 def _drop_mpi_headers(frames: list[Found]) -> list[Found]:
-    """Return frames without those that come first and are in headers of an MPI library. C++ bindings are inlined from
-    there into the program's functions.
+    """Return frames without the innermost ones in headers of an MPI library, from which C++ bindings are inlined. If
+    all are there, the first is kept.
     """
     for k, frame in enumerate(frames):
         if frame[0] and not _in_mpi_header(frame[0]):

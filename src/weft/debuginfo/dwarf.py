@@ -110,7 +110,7 @@ class DwarfModule:
         }
         return sorted(found)
 
-    def unit(self, address: int) -> Any:
+    def find_unit(self, address: int) -> Any:
         """Return the compilation unit with the code at an address, None if there is none."""
         if self._dwarf is None:
             return None
@@ -119,9 +119,9 @@ class DwarfModule:
             return self._dwarf.get_CU_at(offset)
         return next((u for u in self._dwarf.iter_CUs() if self._covers(u.get_top_DIE(), address)), None)
 
-    def column(self, address: int) -> int:
+    def find_column(self, address: int) -> int:
         """Return the column of the statement at an address, counted from 1; 0 if unknown."""
-        unit = self.unit(address)
+        unit = self.find_unit(address)
         program = self._dwarf.line_program_for_CU(unit) if unit is not None else None
         if program is None:
             return 0
@@ -133,38 +133,40 @@ class DwarfModule:
         before = bisect_right(rows_of, address, key=lambda row: row[0])
         return rows_of[before - 1][1] if before else 0
 
-    def globals(self, address: int) -> list[DwarfVariable]:
+    def find_global_variables(self, address: int) -> list[DwarfVariable]:
         """Return the static variables at file level in the source file with the code at an address; [] if it is
         unknown.
         """
-        unit = self.unit(address)
+        unit = self.find_unit(address)
         return (
-            self._find_statics(self._globals, unit, self._top_level_entries(unit.get_top_DIE()))
+            self._list_static_variables(self._globals, unit, self._top_level_entries(unit.get_top_DIE()))
             if unit is not None
             else []
         )
 
-    def statics(self, address: int) -> list[DwarfVariable]:
+    def find_function_statics(self, address: int) -> list[DwarfVariable]:
         """Return the static variables inside functions in the source file with the code at an address; [] if it is
         unknown.
         """
-        unit = self.unit(address)
+        unit = self.find_unit(address)
         if unit is None:
             return []
         functions = self._functions(unit.get_top_DIE())
-        return self._find_statics(self._statics, unit, (die for one in functions for die in self._block_variables(one)))
+        return self._list_static_variables(
+            self._statics, unit, (die for one in functions for die in self._block_variables(one))
+        )
 
-    def _find_statics(
+    def _list_static_variables(
         self, known: dict[int, list[DwarfVariable]], unit: Any, entries: Iterable[Any]
     ) -> list[DwarfVariable]:
         """Return the static variables among some entries (DIEs) of a compilation unit; `known` caches them by unit."""
         if unit.cu_offset not in known:
-            known[unit.cu_offset] = [v for die in entries if (v := self._variable(die)) is not None and v.static]
+            known[unit.cu_offset] = [v for die in entries if (v := self._read_variable(die)) is not None and v.static]
         return known[unit.cu_offset]
 
-    def locals(self, address: int) -> list[DwarfVariable]:
+    def find_local_variables(self, address: int) -> list[DwarfVariable]:
         """Return the variables of the function with the code at an address that are in scope there."""
-        unit = self.unit(address)
+        unit = self.find_unit(address)
         if unit is None:
             return []
         function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, address)), None)
@@ -174,9 +176,9 @@ class DwarfModule:
         base = self._frame_base_offset(function)
         return [v._replace(at=v.at + (0 if v.static else base or 0)) for v in found if v.static or base is not None]
 
-    def producer(self, address: int) -> str:
+    def find_producer(self, address: int) -> str:
         """Return the name, version and options of the compiler that made the code at an address, empty if unknown."""
-        unit = self.unit(address)
+        unit = self.find_unit(address)
         told = unit.get_top_DIE().attributes.get("DW_AT_producer") if unit is not None else None
         return told.value.decode(errors="replace") if told is not None else ""
 
@@ -184,7 +186,7 @@ class DwarfModule:
         """Return the type of the elements of the pointer or array called `name` in the innermost scope at an address.
         None if no such variable is known there, or it is neither.
         """
-        unit = self.unit(address)
+        unit = self.find_unit(address)
         if unit is None:
             return None
         function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, address)), None)
@@ -211,7 +213,7 @@ class DwarfModule:
         return found
 
     def _top_level_entries(self, die: Any) -> Iterator[Any]:
-        """Yield the DIEs of a unit, including those in its namespaces and modules."""
+        """Yield the entries (DIEs) of a compilation unit at file level, including those in namespaces and modules."""
         for child in die.iter_children():
             if child.tag in _SCOPES:
                 yield from self._top_level_entries(child)
@@ -227,17 +229,19 @@ class DwarfModule:
                 yield from self._block_variables(child)
 
     def _functions(self, die: Any) -> Iterator[Any]:
-        """Iterate over the functions of a unit; a function comes after those that it contains."""
+        """Return an iterator over the functions of a compilation unit, which are cached. Inner functions come before
+        the functions that contain them.
+        """
         if die.offset not in self._held:
-            self._held[die.offset] = list(self._functions_in(die))
+            self._held[die.offset] = list(self._walk_functions(die))
         return iter(self._held[die.offset])
 
-    def _functions_in(self, die: Any) -> Iterator[Any]:
+    def _walk_functions(self, die: Any) -> Iterator[Any]:
         """Yield the functions below an entry, inner ones before those that contain them."""
         for child in die.iter_children():
             if child.tag in _SCOPES or child.tag in _BLOCKS:
                 if child.has_children:
-                    yield from self._functions_in(child)
+                    yield from self._walk_functions(child)
                 if child.tag == "DW_TAG_subprogram":
                     yield child
 
@@ -258,7 +262,7 @@ class DwarfModule:
 
     def _read_variables_in_scope(self, function: object, place: int) -> list[DwarfVariable]:
         """Return the variables of a function that are in scope at an address and have a known location and type."""
-        found = (self._variable(die, depth) for die, depth in self._variables_in_scope(function, place))
+        found = (self._read_variable(die, depth) for die, depth in self._variables_in_scope(function, place))
         return [variable for variable in found if variable is not None]
 
     def _covers(self, die: Any, address: int) -> bool:
@@ -269,9 +273,9 @@ class DwarfModule:
             return bool(low.value <= address < (low.value + high.value if relative else high.value))
         if "DW_AT_ranges" not in die.attributes:
             return False
-        return self._in_ranges(die, address)
+        return self._ranges_cover(die, address)
 
-    def _in_ranges(self, die: Any, address: int) -> bool:
+    def _ranges_cover(self, die: Any, address: int) -> bool:
         """Return whether the address ranges of an entry contain the instruction at an address."""
         lists = self._dwarf.range_lists()
         if lists is None:
@@ -302,23 +306,23 @@ class DwarfModule:
         value = die.attributes.get("DW_AT_name") or self._find_origin(die).attributes.get("DW_AT_name")
         return value.value.decode(errors="replace") if value else ""
 
-    def _variable(self, die: Any, inline_depth: int = 0) -> DwarfVariable | None:
+    def _read_variable(self, die: Any, inline_depth: int = 0) -> DwarfVariable | None:
         """Return the variable of an entry, None if the entry is no variable or its location or type is not known."""
         if die.tag not in ("DW_TAG_variable", "DW_TAG_formal_parameter") or "DW_AT_location" not in die.attributes:
             return None
-        operation = self._location_operation(die)
+        operation = self._find_location(die)
         of = self._find_origin(die)
         if operation is None or "DW_AT_type" not in of.attributes:
             return None
         line = of.attributes.get("DW_AT_decl_line")
-        shape = self._shape(of.get_DIE_from_attribute("DW_AT_type"))
+        shape = self._find_shape(of.get_DIE_from_attribute("DW_AT_type"))
         code, at = operation
         given = die.tag == "DW_TAG_formal_parameter"
         return DwarfVariable(
             self._name(die), at, shape, code == _OP_ADDR, line.value if line else 0, inline_depth, given
         )
 
-    def _location_operation(self, die: Any) -> tuple[int, int] | None:
+    def _find_location(self, die: Any) -> tuple[int, int] | None:
         """Return (operation, number) that locate a variable: an address, or an offset from the frame base. None if the
         variable has any other location, or several ones over time.
         """
@@ -358,8 +362,8 @@ class DwarfModule:
         if kind is None:
             return None
         if kind.tag in _POINTERS and "DW_AT_type" in kind.attributes:
-            return self._shape(kind.get_DIE_from_attribute("DW_AT_type"))
-        return self._shape(kind) if kind.tag == "DW_TAG_array_type" else None
+            return self._find_shape(kind.get_DIE_from_attribute("DW_AT_type"))
+        return self._find_shape(kind) if kind.tag == "DW_TAG_array_type" else None
 
     def _strip_qualifiers(self, die: Any) -> Any:
         """Return a type without typedefs and qualifiers."""
@@ -371,7 +375,7 @@ class DwarfModule:
             die = die.get_DIE_from_attribute("DW_AT_type")
         return die
 
-    def _shape(self, die: Any) -> Shape:
+    def _find_shape(self, die: Any) -> Shape:
         """Return a type's text and size, and the numbers and pointers that it consists of (leaves); cached by type."""
         if die.offset not in self._shapes:
             self._shapes[die.offset] = Shape(self._format_type(die), 0, 0, ())  # of a type that holds itself
@@ -435,7 +439,7 @@ class DwarfModule:
         size = bare.attributes.get("DW_AT_byte_size")
         width = size.value if size is not None and isinstance(size.value, int) else 0
         if bare.tag == "DW_TAG_array_type" and "DW_AT_type" in bare.attributes:
-            inner = self._shape(bare.get_DIE_from_attribute("DW_AT_type"))
+            inner = self._find_shape(bare.get_DIE_from_attribute("DW_AT_type"))
             total = width or inner.size
             for n in () if width else self._array_lengths(bare):
                 total *= n
@@ -460,7 +464,7 @@ class DwarfModule:
                 yield Leaf(0, "?", width, "")
                 continue
             start = at.value if at is not None else 0
-            shape = self._shape(child.get_DIE_from_attribute("DW_AT_type"))
+            shape = self._find_shape(child.get_DIE_from_attribute("DW_AT_type"))
             times = shape.size // shape.element if shape.element else 1
             for k in range(times):
                 for leaf in shape.leaves:

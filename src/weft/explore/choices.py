@@ -39,7 +39,9 @@ class Choice:
 
 
 def find_choices(trace: Trace, match: Match) -> dict[Place, Choice]:
-    """Return all choices of a run: for each place (rank, thread, ordinal of the wildcard) the call and what it took."""
+    """Return place -> choice for all choices of a run. A place is (rank, thread, number of the wildcard); a choice is
+    the call with what it took.
+    """
     found: list[tuple[int, int, int, int, bool]] = []
     for posts in (match.recvs, match.probes):
         rows = np.flatnonzero(posts.flags & Post.ANY_SOURCE != 0)

@@ -1,4 +1,4 @@
-"""Calls as Arrow tables, for dataframes, Parquet and CSV, with the columns of an export to Parquet."""
+"""Calls as Arrow tables, for dataframes and Parquet, with the columns of an export to Parquet."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def iterate_tables(trace: Trace, calls: Iterable[CallRows]) -> Iterator[Any]:
     """Yield calls in the given order as pyarrow.Table objects, each of some hundred thousand rows."""
     pa = _import_arrow()
     # It imports pyarrow.
-    from weft.export.parquet.calls import SCHEMA, call_columns
+    from weft.export.parquet.calls import SCHEMA, arrow_call_columns
 
     run = run_extent(trace)
     for rows in calls:
-        blocks = (call_columns(Block(part.rank, part.index, run)) for part in rows.parts)
+        blocks = (arrow_call_columns(Block(part.rank, part.index, run)) for part in rows.parts)
         batches = [pa.record_batch([block[name] for name in SCHEMA.names], schema=SCHEMA) for block in blocks]
         yield pa.Table.from_batches(batches, SCHEMA).unify_dictionaries().combine_chunks().take(rows.order)
 
@@ -100,28 +100,3 @@ def write_parquet(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) ->
     with pq.ParquetWriter(pa.PythonFile(_PositionedStream(stream), mode="w"), SCHEMA, compression="zstd") as writer:
         for table in iterate_tables(trace, calls):
             writer.write_table(table)
-
-
-def write_csv(trace: Trace, calls: Iterable[CallRows], stream: IO[bytes]) -> None:
-    """Write calls as CSV after a line of column names. A cell is empty if the call does not have the argument."""
-    _import_arrow()
-    # Only now it is known to be there.
-    import pyarrow.csv as arrow_csv
-
-    from weft.export.parquet.calls import SCHEMA
-
-    stream.write((",".join(f'"{name}"' for name in SCHEMA.names) + "\n").encode())
-    options = arrow_csv.WriteOptions(include_header=False)
-    for table in iterate_tables(trace, calls):
-        plain = table.cast(_without_dictionaries(SCHEMA))
-        arrow_csv.write_csv(plain, _PositionedStream(stream), write_options=options)
-
-
-def _without_dictionaries(schema: Any) -> Any:
-    """Return an Arrow schema in which text columns replace dictionary columns, as CSV does not have these."""
-    # Who calls has asked for it.
-    import pyarrow as pa
-
-    return pa.schema(
-        [(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type) for field in schema]
-    )

@@ -35,8 +35,9 @@ LOG_MARK = "weft-log:"
 
 
 def _clean_stop(stop: dict[str, Any]) -> dict[str, Any]:
-    """Return gdb's report of a stop without fields of earlier stops. gdb repeats these if its Python let the program
-    continue there.
+    """Return gdb's report of a stop without the fields that belong to earlier stops. If gdb's Python let the program
+    continue after a stop, as at a log point, gdb reports the fields of that stop once more, together with the fields of
+    the next one.
     """
     often = {name: stop[name] for name in ("reason", *_OF_WATCHES) if name in stop}
     last = {name: value[-1] if isinstance(value, list) else value for name, value in often.items()}
@@ -76,7 +77,7 @@ def require_one_line(command: str) -> str:
     return command
 
 
-Called = Callable[[str, int, int], dict[str, Any]]
+Evaluator = Callable[[str, int, int], dict[str, Any]]
 """Evaluates an expression: its text, gdb's number of the thread, the frame's."""
 
 
@@ -177,19 +178,21 @@ class Mi:
             self.read_messages(0.05)
         return said
 
-    def value(self, expression: str, thread: int, level: int, form: str = "", call: Called | None = None) -> str:
+    def value(
+        self, expression: str, thread: int, level: int, gdb_format: str = "", evaluator: Evaluator | None = None
+    ) -> str:
         """Return the value of an expression in a frame as gdb prints it, in the frame's language. For a reference,
         return the value that it refers to.
 
-        `level`: the frame's number. `form`: a format letter of gdb, empty for none. `call`: evaluates the expression
-        instead of `evaluate_with_calls`.
+        `level`: the frame's number. `gdb_format`: a format letter of gdb, empty for none. `evaluator`: evaluates the
+        expression instead of `evaluate_with_calls`.
         """
         where = f"--thread {thread} --frame {level}"
-        if form:
+        if gdb_format:
             return strip_reference(
-                self.console_output(f"-interpreter-exec {where} console {quoted(f'output/{form} {expression}')}")
+                self.console_output(f"-interpreter-exec {where} console {quoted(f'output/{gdb_format} {expression}')}")
             )
-        value = str((call or self.evaluate_with_calls)(expression, thread, level).get("value", ""))
+        value = str((evaluator or self.evaluate_with_calls)(expression, thread, level).get("value", ""))
         if re.fullmatch(r"@0x[0-9a-f]+", value):  # of a reference it says the address alone
             value = self.console_output(f"-interpreter-exec {where} console {quoted(f'output {expression}')}")
         return strip_reference(value)
@@ -224,7 +227,7 @@ class Mi:
         for point in wanted.values():
             place = f"{point.file}:{point.line}" if point.line else point.function
             try:
-                made = self.insert(point, quoted(place))
+                made = self.insert_breakpoint(point, quoted(place))
             except DebuggerError as error:
                 if _NO_CODE in str(error):  # gdb from 16 on, where the next line with code is another function's
                     raise self._explain_missing_code(point) from error
@@ -259,7 +262,7 @@ class Mi:
             point, min((at for one in listed if (at := int(one["line"])) > point.line), default=None)
         )
 
-    def insert(self, point: Point, location: str) -> dict[str, Any]:
+    def insert_breakpoint(self, point: Point, location: str) -> dict[str, Any]:
         """Set a breakpoint, and return gdb's answer. `location`: in gdb's words."""
         skip = f"-i {point.count - 1} " if point.count > 1 else ""
         only = f"-c {quoted(point.condition)} " if point.condition else ""

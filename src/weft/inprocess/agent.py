@@ -509,8 +509,8 @@ class Agent:
             self._trace_all_threads(stacks)
 
     def _trace_all_threads(self, frames: list[FrameType]) -> None:
-        """Install the trace function in all threads. Also trace the lines of those of `frames` in which breakpoints or
-        watchpoints need it.
+        """Install the trace function in all threads, and trace the lines of `frames` wherever breakpoints or
+        watchpoints need that.
         """
         threading.settrace(self.tracer.trace_call)
         self.tracer.trace_frames(frames)

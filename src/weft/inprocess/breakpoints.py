@@ -90,10 +90,10 @@ class TaskBreakpoints:
         return bool(self._all) and _MONITORING is None
 
     def replace_breakpoints(self, settings: list[dict[str, Any]], stack_frames: list[FrameType]) -> None:
-        """Replace all breakpoints. Those that stay keep their counts of visits.
+        """Replace all breakpoints. A breakpoint that stays keeps its count of visits.
 
-        `settings`: a dictionary for each breakpoint. `stack_frames`: the frames that are on the stacks now, whose code
-        has already begun.
+        `settings`: a dictionary for each breakpoint. `stack_frames`: the frames of all threads now, whose code has been
+        entered before.
         """
         known = {point.id: point for point in self._all}
         self._all = [known.get(place["id"]) or TaskBreakpoint(place) for place in settings]
@@ -114,9 +114,9 @@ class TaskBreakpoints:
         """
         return frozenset() if _MONITORING is None else self.breakpoint_lines(code)
 
-    def is_hit(self, frame: FrameType, line: int, task: Task | None) -> bool:
-        """Return whether a breakpoint stops a task at a line. This counts the visit, and stores the number of the
-        breakpoint as `last_hit`.
+    def check_for_hit(self, frame: FrameType, line: int, task: Task | None) -> bool:
+        """Count the visit of a line, and return whether a breakpoint stops the task there. If one does, its number is
+        stored as `last_hit`.
         """
         code = frame.f_code
         if line not in self.breakpoint_lines(code):

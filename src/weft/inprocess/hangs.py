@@ -167,18 +167,18 @@ class _Holders:
         for number, line in rows.items():
             for coroutine, frame in line:
                 code = frame.f_code
-                self._add(self.callers, (code.co_filename, code.co_name), number)
+                self._append_once(self.callers, (code.co_filename, code.co_name), number)
                 for value in reachable_objects(frame):
                     if id(value) in wanted:
-                        self._add(self.has, id(value), number)
+                        self._append_once(self.has, id(value), number)
                 if coroutine is not None and not code.co_filename.startswith(ASYNCIO):
                     for manager in find_entered_managers(coroutine):
                         for value in (manager, *(value for _, value in own_attributes(manager))):
                             if id(value) in wanted:
-                                self._add(self.inside, id(value), number)
+                                self._append_once(self.inside, id(value), number)
 
     @staticmethod
-    def _add(numbers: dict[Any, list[int]], key: object, number: int) -> None:
+    def _append_once(numbers: dict[Any, list[int]], key: object, number: int) -> None:
         """Append a number to the list `numbers[key]`, unless it is the last one there already."""
         known = numbers.setdefault(key, [])
         if known[-1:] != [number]:

@@ -174,7 +174,7 @@ class Schedule:
         run = events.Handle._run
 
         def in_turn(handle: Any) -> Any:
-            return run(handle) if self._may_run_now(handle) else None
+            return run(handle) if self._admit_or_set_aside(handle) else None
 
         events.Handle._run = in_turn  # type: ignore[method-assign, assignment]
 
@@ -287,8 +287,10 @@ class Schedule:
         task = stepped_task(handle)
         return task is not None and birth(task).id in self.held_tasks
 
-    def _may_run_now(self, handle: Any) -> bool:
-        """Return whether a reader, writer or timer may run now. If it may not, it is set aside until its turn."""
+    def _admit_or_set_aside(self, handle: Any) -> bool:
+        """Return whether a reader, writer or timer may run now. If it may not, it is set aside until its turn in the
+        recorded order.
+        """
         turns = self._turns.get(self._loop_number(handle._loop)) if self._turns is not None else None
         if turns is None or handle not in self._marks:
             return True
@@ -305,16 +307,16 @@ class Schedule:
         aside += [one for one in waiting if one not in aside]
         return False
 
-    def _take_turns(self, turns: RecordedTurns, wanted: list[Any]) -> list[Any]:
-        """Remove the handles whose turn it is from `wanted`, and return them. If the run no longer follows its record,
+    def _take_turns(self, turns: RecordedTurns, handles: list[Any]) -> list[Any]:
+        """Remove the handles whose turn it is from `handles`, and return them. If the run no longer follows its record,
         report that, and return all handles.
         """
-        free = turns.take_due_handles(wanted)
-        if wanted and turns.is_lost:
+        free = turns.take_due_handles(handles)
+        if handles and turns.is_lost:
             expected, at = turns.names[turns.position], turns.position
             self._turns = None
-            free += wanted
-            wanted.clear()
+            free += handles
+            handles.clear()
             self._on_divergence(
                 f"the run has left its record: step {at + 1} was of the task {expected}, which does not come"
             )

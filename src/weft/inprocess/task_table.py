@@ -136,8 +136,8 @@ class _CallStacks:
         return self._asks[stack_index]
 
     def describe_wait(self, task: Task, stack_index: int, timers: Callable[[], Timers]) -> dict[str, object] | None:
-        """Return the wait of a task as a dictionary, as `waits.describe_wait` does. It is computed only once for tasks
-        that have the same call stack and wait for the same.
+        """Return the wait of a task as a dictionary, as `waits.describe_wait` does. For tasks that have the same call
+        stack and wait for the same object, it is computed only once.
         """
         if self.is_detailed:
             return describe_wait(task, task_frames(task), timers, is_detailed=True)
@@ -272,8 +272,8 @@ class TimedTasks(NamedTuple):
 
 
 def _find_timed_tasks(rows: TaskWalk, timers: Callable[[], Timers]) -> TimedTasks:
-    """Return which tasks have timers: those that a timer ends, and those that it releases from their wait. Empty if no
-    task waits for another one. `timers`: returns the timers of all loops.
+    """Return the numbers of the tasks that a timer ends, and of the tasks that a timer releases from their wait. Both
+    are empty if no task waits for another one. `timers`: returns the timers of all loops.
     """
     if not any(how > 0 for how in rows.how):
         return TimedTasks()

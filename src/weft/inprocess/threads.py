@@ -113,8 +113,8 @@ class ThreadSnapshot:
         )
 
     def _frames_outside_loop(self, ident: int, stack: list[FrameType]) -> list[FrameType]:
-        """Return those of a thread's frames that belong to no task. If the thread runs a loop, these are the frames
-        that the loop's callback has called. `stack`: innermost first.
+        """Return the frames of a thread that belong to no task. If the thread runs a loop, these are the frames that
+        the loop's callback has called. `stack`: innermost first.
         """
         if not self._runs_loop(ident):
             return stack

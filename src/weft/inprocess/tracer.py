@@ -244,7 +244,7 @@ class Tracer:
         task = current_task()
         if self._thrown is frame:
             self._thrown = None
-        if self.breakpoints.is_hit(frame, frame.f_lineno, task):
+        if self.breakpoints.check_for_hit(frame, frame.f_lineno, task):
             self.stop(frame, "breakpoint", task)
         else:
             self._stop_at_step(frame, task)
@@ -271,7 +271,7 @@ class Tracer:
         if told:
             return
         task = current_task()
-        if self.breakpoints.is_hit(frame, line, task):
+        if self.breakpoints.check_for_hit(frame, line, task):
             self.stop(frame, "breakpoint", task)
         elif told is not None:
             self._stop_at_step(frame, task)

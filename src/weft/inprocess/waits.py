@@ -277,8 +277,8 @@ def _classify_by_variables(frames: list[FrameType]) -> ClassifiedWait | None:
 
 
 def _completing_tasks(future: Any, recursion_depth: int) -> list[Task]:
-    """Return the tasks, or works in threads, whose end completes a future. That is the future itself if it is a task,
-    else those inside a `gather` or `shield`. Empty if it is done, or nested too deeply.
+    """Return the tasks, or works in threads, that complete a future when they end. If the future is a task, it is
+    returned itself; else the tasks inside a `gather` or `shield` are. Empty if it is done, or nested too deeply.
     """
     if isinstance(future, asyncio.Task):
         return [future]

@@ -145,7 +145,7 @@ class HookEditor:
         self._statement = "1"
         """The line table's flag, which a .loc sets for all that follow."""
 
-    def edit_lines(self, lines: Iterable[str]) -> Iterator[str]:
+    def rewrite_hooks(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines of an assembly file with its hooks rewritten so that they cost little while nothing needs
         their answer. Hooks are the calls that `weft cc` inserts before accesses to memory.
         """
@@ -307,7 +307,7 @@ class Values:
 
     def _compute_result(self, operation: str, operands: list[str], target: str) -> Form | None:
         """Return an instruction's result as a sum of registers and a constant; None if it is no such sum."""
-        first = self._value(operands[0])
+        first = self._operand_form(operands[0])
         match operation:
             case "movq":
                 return first
@@ -328,7 +328,7 @@ class Values:
             case _:
                 return None
 
-    def _value(self, operand: str) -> Form | None:
+    def _operand_form(self, operand: str) -> Form | None:
         """Return an operand, a constant or a whole register, as a sum of registers and a constant; None if it is
         unknown.
         """
@@ -725,7 +725,7 @@ def main(assembler_path: str, arguments: list[str]) -> int:
     text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("latin-1")
     if "__tsan_" in text and ".intel_syntax" not in text and not {"--32", "--x32"} & set(arguments):
         try:
-            text = "\n".join([*HookEditor().edit_lines(text.removesuffix("\n").split("\n")), ""])
+            text = "\n".join([*HookEditor().rewrite_hooks(text.removesuffix("\n").split("\n")), ""])
         except Exception as error:  # whatever it is, the program is to be built
             print(f"weft cc: the hooks of {name} stay calls, which are slower: {error!r}", file=sys.stderr)
     elif name != "-":

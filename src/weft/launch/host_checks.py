@@ -77,7 +77,7 @@ class TrialLauncher:
     family: Family
     library: MPILibrary
 
-    def command(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
+    def make_trial_command(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
         """Return the command that starts one process of the trial on each host. `facts`: what the processes have to
         do, passed as JSON."""
         names, count = ",".join(hosts), str(len(hosts))
@@ -114,7 +114,7 @@ class TrialJob:
         self._until = time.monotonic() + self.limit
         self._mark = os.urandom(8).hex()
         self._process = subprocess.Popen(
-            how.command(hosts, facts), stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT,
+            how.make_trial_command(hosts, facts), stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT,
             env={**os.environ, **consent, **more, TRIAL: self._mark}, start_new_session=True,
         )  # fmt: skip
         self.late = False

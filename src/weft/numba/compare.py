@@ -201,8 +201,8 @@ def _equal_elements(result: NDArray[Any], expected: NDArray[Any], magnitude: flo
 
 
 def _unwritten_elements(result: NDArray[Any]) -> NDArray[Any]:
-    """Return a mask of the elements that nobody wrote: all their bytes still are the one with which Weft fills new
-    memory.
+    """Return a mask of the elements that were never written: each of their bytes still has the value with which Weft
+    fills new memory.
     """
     raw = np.ascontiguousarray(result).view(np.uint8).reshape(*result.shape, result.dtype.itemsize)
     unwritten: NDArray[Any] = (raw == POISON).all(axis=-1)

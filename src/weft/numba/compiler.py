@@ -186,7 +186,7 @@ class Compiler:
                     owned = {numbers[name]: uses for name, uses in self._loop[-1][2].items() if name in numbers}
                     kernel.loop.set_owned_arguments(owned, numbers)
             if module.asks_for_thread:
-                kernel.loop.by_thread()
+                kernel.loop.note_asks_for_thread()
             kernel.loop.scheduled |= SCHEDULED in module.text
             module.text = ""  # nobody needs it any more
         return result
@@ -254,8 +254,8 @@ def _parse_module(llvm_text: str, module_name: str) -> object:
 
 
 def install_hooks(source_map: SourceMap, runtime: Runtime) -> Compiler:
-    """Patch Numba in this process before the program's first function is compiled; return the record of what is
-    compiled.
+    """Patch Numba in this process so that all functions are compiled with the checks, and return the record of what is
+    compiled. It must be called before the program's first function is compiled.
     """
     compiler = Compiler(source_map, runtime)
     compiler.unchecked.install()
@@ -290,7 +290,7 @@ def _patch_lines(compiler: Compiler) -> None:
     """Make Numba emit line information in which a number stands for the file, line and function."""
     finalize, lower = cpu.CPUTargetOptions.finalize, lowering.Lower.lower_inst
 
-    def with_lines(self: object, flags: Any, options: object) -> None:
+    def finalize_with_lines(self: object, flags: Any, options: object) -> None:
         """Set Numba's options for compilation so that line information is generated, but no information
         on variables.
         """
@@ -320,7 +320,7 @@ def _patch_lines(compiler: Compiler) -> None:
         def _di_location(self, line: int) -> object:
             return super()._di_location(compiler.encode_line(line))
 
-    cpu.CPUTargetOptions.finalize = with_lines
+    cpu.CPUTargetOptions.finalize = finalize_with_lines
     lowering.Lower.lower_inst = lower_inst
     cpu.CPUContext.DIBuilder = Lines
     # Its warnings are about the lines that a debugger shows.

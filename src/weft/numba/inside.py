@@ -89,7 +89,7 @@ def begin_checks(source_map_path: Path, library: Path) -> ProcessChecks:
 
 
 def main() -> None:
-    """Run the user's script as `python script.py` would, with the checks begun."""
+    """Run the user's script as `python script.py` would, after the checks of parallel loops were switched on."""
     texts, library, script, *arguments = sys.argv[1:]
     try:
         begin_checks(Path(texts).resolve(), Path(library).resolve())

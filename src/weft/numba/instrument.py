@@ -264,9 +264,9 @@ class Module:
                 pointer = next((operand_of_argument(one) for one in given if one.startswith("ptr ")), "?")
             elif re.search(r"call .*@_ZN", line) or _CONTAINER.search(line):
                 pointer = "?"
-            if not pointer or pointer in frame_pointers or self._roots.fresh(pointer):
+            if not pointer or pointer in frame_pointers or self._roots.is_allocated(pointer):
                 continue
-            root = self._roots.argument(pointer)
+            root = self._roots.find_argument(pointer)
             if root is None:
                 self.stored = None
             elif self.stored is not None:
@@ -345,7 +345,7 @@ class Module:
         be checked or, with `place_id`, if this iteration wrote the element before.
         """
         new = f"weft.{next(_FRESH)}"
-        root = self._roots.argument(pointer) if self._roots else None
+        root = self._roots.find_argument(pointer) if self._roots else None
         lines: list[str] = []
         if root is not None:
             lines += [
@@ -433,7 +433,9 @@ class Roots:
         for line in lines:
             if match := _DERIVED.match(line):
                 self._from[match[1]] = match[2]
-            elif (match := _ALLOCATION.match(line)) or ((match := _POINTER.match(line)) and self.fresh(match[2])):
+            elif (match := _ALLOCATION.match(line)) or (
+                (match := _POINTER.match(line)) and self.is_allocated(match[2])
+            ):
                 self._fresh.add(match[1])
 
     def _find_root(self, pointer: str) -> str:
@@ -446,11 +448,11 @@ class Roots:
             pointer = self._from[pointer]
         return pointer
 
-    def fresh(self, pointer: str) -> bool:
+    def is_allocated(self, pointer: str) -> bool:
         """Return whether a pointer points into memory that the function allocated."""
         return self._find_root(pointer) in self._fresh
 
-    def argument(self, pointer: str) -> int | None:
+    def find_argument(self, pointer: str) -> int | None:
         """Return the number of the argument into whose array a pointer points, None for any other pointer; the schedule
         is 0.
         """
@@ -470,8 +472,8 @@ def _is_program_function(head: str) -> bool:
 
 
 def find_frame_pointers(ir_lines: list[str]) -> set[str]:
-    """Return the pointers into a function's own frame, and those to the place for its result. No data of the program
-    are there.
+    """Return the pointers into a function's own frame, and to the place for its result. The program's data are not
+    there.
     """
     own = {"%retptr", "%excinfo"}
     for line in ir_lines:

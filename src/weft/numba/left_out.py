@@ -37,6 +37,7 @@ class UncheckedCode:
         begin = Dispatcher.__init__
 
         def made(dispatcher: Any, *given: Any, **named: object) -> None:
+            """Initialise a compiled function as Numba does, and note it if it is parallel."""
             begin(dispatcher, *given, **named)
             if dispatcher.targetoptions.get("parallel"):
                 self.functions.append(dispatcher)

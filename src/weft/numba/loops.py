@@ -47,7 +47,7 @@ def is_user_loop(parfor: object) -> bool:
     """Return whether a parallel loop contains a `prange` loop of the user's. False if Numba made it of array
     expressions alone.
     """
-    return any(head == "prange" and kind in ("user", "pndindex") for head, kind in _patterns(parfor))
+    return any(head == "prange" and kind in ("user", "pndindex") for head, kind in _iterate_patterns(parfor))
 
 
 def find_loop_line(parfor: Any, function: Any) -> int:
@@ -61,7 +61,7 @@ def find_loop_line(parfor: Any, function: Any) -> int:
     return source.find_enclosing_loop_line(function.func_id.func, line, lines)
 
 
-def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
+def _iterate_patterns(parfor: Any) -> Iterable[tuple[object, object]]:
     """Yield (pattern, kind) for each thing that Numba made a parallel loop of, such as ("prange", "user"); kind is None
     if Numba gives none.
     """
@@ -168,6 +168,6 @@ def _has_memory(kind: object) -> bool:
 
 
 def _element_size(lowerer: Any, kind: object) -> int:
-    """Bytes of an element of an array, or of a scalar."""
+    """Return the size in bytes of an array's element, or of a scalar."""
     element = kind.dtype if isinstance(kind, types.ArrayCompatible) else kind
     return int(lowerer.context.get_abi_sizeof(lowerer.context.get_data_type(element)))

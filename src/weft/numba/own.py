@@ -124,7 +124,7 @@ class LoopBody:
                     return ()
                 places[d, item] = None
             alike = [one if one == other else None for one, other in zip(alike or items, items, strict=True)]
-        held = {one.nest for one in alike if one is not None}
+        held = {one.loop_index for one in alike if one is not None}
         return tuple(places) if places and held >= set(self.nests.values()) else ()
 
     def _split_index(self, index: object) -> list[object]:

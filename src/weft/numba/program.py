@@ -157,6 +157,7 @@ def _array_ranks(folder: Path) -> dict[str, int]:
 
 
 def _read_comparisons(folder: Path) -> dict[str, Any]:
+    """Return what comparing results left in a folder, as an object from JSON; {} if nothing was written."""
     path = folder / COMPARED
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return found

@@ -126,7 +126,7 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
     takes for reductions.
     """
     uses = list(_find_variable_uses(loop.body))
-    own = {use.name for use in _uses_in_node(loop.target, loop)}
+    own = {use.name for use in _find_uses_in_node(loop.target, loop)}
     for name in dict.fromkeys(use.name for use in uses if use.stored):
         if name in own:
             continue
@@ -189,7 +189,7 @@ def _find_variable_uses(body: Iterable[ast.stmt]) -> Iterator[Use]:
         for field in ast.iter_child_nodes(statement):
             if isinstance(field, ast.stmt | ast.ExceptHandler | ast.match_case):
                 continue
-            yield from _uses_in_node(field, statement)
+            yield from _find_uses_in_node(field, statement)
         yield from _find_variable_uses(_nested_statements(statement))
 
 
@@ -204,7 +204,7 @@ def _nested_statements(statement: ast.AST) -> list[ast.stmt]:
     return found
 
 
-def _uses_in_node(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
+def _find_uses_in_node(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
     """Yield the uses of names in a part of a statement; the target of `+=` counts as read, then written."""
     augmented = isinstance(statement, ast.AugAssign) and node is statement.target
     for one in ast.walk(node):
@@ -345,13 +345,3 @@ def find_comprehension_target(function: FunctionType, line: int) -> str:
             if isinstance(target, ast.Name) and node.lineno <= line <= (node.end_lineno or line):
                 return target.id
     return ""
-
-
-@cache
-def _function_indent(function: FunctionType) -> int:
-    """Return the indentation of the first line of a function's source; 0 if there is no source."""
-    try:
-        first = inspect.getsourcelines(function)[0][0]
-    except (OSError, TypeError):
-        return 0
-    return len(first) - len(first.lstrip())

@@ -39,14 +39,14 @@ class ValueRange:
     high: BoundSum
 
     @property
-    def nest(self) -> int | None:
+    def loop_index(self) -> int | None:
         """Return the number of the loop index to which all values of this range are equal, up to a constant; None for
         any other range.
         """
         return self.low.number if self.low == self.high and self.low.term == OF_NEST else None
 
     def plus(self, number: int) -> ValueRange:
-        """With a number added."""
+        """Return the range with a number added to both ends."""
         return ValueRange(_add_number(self.low, number), _add_number(self.high, number))
 
 
@@ -93,7 +93,7 @@ class ValueRanges:
             index = BoundSum(0, OF_NEST, self._nests[name])
             return ValueRange(index, index)
         if name in self._inner:
-            return self._between(*self._inner[name], steps_taken)
+            return self._find_loop_range(*self._inner[name], steps_taken)
         made = self._made.get(name)
         if isinstance(made, ir.Const):
             return self.find_range(made, steps_taken + 1)
@@ -108,9 +108,9 @@ class ValueRanges:
             return self._find_sum_range(expression, steps_taken)
         if expression.op == "pair_first":
             bounds = self._find_range_bounds(expression.value)
-            return self._between(*bounds, steps_taken) if bounds else None
+            return self._find_loop_range(*bounds, steps_taken) if bounds else None
         if expression.op == "static_getitem" and type(expression.index) is int:
-            return self._extent(expression.value, expression.index)
+            return self._find_shape_item_range(expression.value, expression.index)
         if expression.op == "call" and self._calls(expression, len) and len(expression.args) == 1:
             return self._find_extent_range(expression.args[0], 0)
         return None
@@ -126,7 +126,7 @@ class ValueRanges:
             return None
         return left.plus(right.low.constant if expression.fn is operator.add else -right.low.constant)
 
-    def _between(self, start: object, stop: object, steps: int) -> ValueRange | None:
+    def _find_loop_range(self, start: object, stop: object, steps: int) -> ValueRange | None:
         """Return the range of indices of a loop from `start` up to but not including `stop`; None if either has no
         known range.
         """
@@ -137,9 +137,9 @@ class ValueRanges:
         """Return (start, stop) of the `range` that yields a loop variable. Return None if the variable is from no
         `range`, or if the `range` is not known to count upwards.
         """
-        step = self._made_of(item, "iternext")
-        over = self._made_of(step.value, "getiter") if step else None
-        call = self._made_of(over.value, "call") if over else None
+        step = self._find_expression(item, "iternext")
+        over = self._find_expression(step.value, "getiter") if step else None
+        call = self._find_expression(over.value, "call") if over else None
         if call is None or not self._calls(call, range) or call.kws:
             return None
         given = list(call.args)
@@ -149,9 +149,9 @@ class ValueRanges:
                 return None
         return (0, given[0]) if len(given) == 1 else (given[0], given[1])
 
-    def _extent(self, shape: Any, dimension: int) -> ValueRange | None:
+    def _find_shape_item_range(self, shape: Any, dimension: int) -> ValueRange | None:
         """Return the range of an item of an array's `shape`, if `shape` is one; None otherwise."""
-        made = self._made_of(shape, "getattr")
+        made = self._find_expression(shape, "getattr")
         return (
             self._find_extent_range(made.value, dimension) if made and made.attr == "shape" and dimension >= 0 else None
         )
@@ -166,7 +166,7 @@ class ValueRanges:
         extent = BoundSum(0, OF_EXTENT, dimension, name)
         return ValueRange(extent, extent)
 
-    def _made_of(self, variable: Any, operation: str) -> Any:
+    def _find_expression(self, variable: Any, operation: str) -> Any:
         """Return the expression that a variable is assigned, if it is assigned once and by this kind of operation; else
         None.
         """

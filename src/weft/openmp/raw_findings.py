@@ -111,25 +111,25 @@ def parse_findings(
     gets its `caller` from `callers`: the call in a source file that led to it.
     """
 
-    def at(pc: int) -> AccessPlace:
+    def place_at(pc: int) -> AccessPlace:
         return places.get(pc, NOWHERE)
 
-    def strand(held: Mapping[str, Any] | None) -> Strand:
-        return Strand(**held, at=at(held["pc"])) if held else Strand()
+    def make_strand(held: Mapping[str, Any] | None) -> Strand:
+        return Strand(**held, at=place_at(held["pc"])) if held else Strand()
 
-    def access(fields: Mapping[str, Any], key: str) -> Access:
+    def make_access(fields: Mapping[str, Any], key: str) -> Access:
         """Return the access whose keys in `fields` begin with `key`. If it is in the language's library, its place is
         the program's call.
         """
         pc, caller = fields[f"{key}pc"], fields.get(f"{key}caller_pc", 0)
-        in_library = bool(caller) and is_library_file(at(pc).file)
+        in_library = bool(caller) and is_library_file(place_at(pc).file)
         pc = caller if in_library else pc
         return Access(
-            at(pc), pc, fields.get(f"{key}write", False), strand(fields.get(key.strip("_") or "strand")),
+            place_at(pc), pc, fields.get(f"{key}write", False), make_strand(fields.get(key.strip("_") or "strand")),
             callers.get(pc, NOWHERE), in_library,
         )  # fmt: skip
 
-    def record(fields: Mapping[str, Any]) -> RawOpenMPFinding:
+    def make_raw_finding(fields: Mapping[str, Any]) -> RawOpenMPFinding:
         """Return the raw finding that one JSON object of the runtime's output describes."""
         frame, block = fields.get("frame"), fields.get("block")
         return RawOpenMPFinding(
@@ -137,19 +137,19 @@ def parse_findings(
             kind=fields["kind"],
             why=fields["why"],
             count=fields["count"],
-            access=access(fields, ""),
-            other_access=access(fields, "other_"),
+            access=make_access(fields, ""),
+            other_access=make_access(fields, "other_"),
             address=fields.get("address", 0),
             bytes=fields.get("bytes", 0),
             device=fields.get("device", False),
             near=tuple(fields.get("near", ())),
             block=block["low"] if block else None,
             frame=(frame["pc"], frame["cfa"]) if frame else None,
-            region=at(fields.get("region_pc", 0)),
+            region=place_at(fields.get("region_pc", 0)),
             chunk=fields.get("chunk", 0),
         )
 
-    return [record(one) for one in output.raw_findings.values()]
+    return [make_raw_finding(one) for one in output.raw_findings.values()]
 
 
 HEADERS: Final = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".ipp", ".tcc", ".tpp", ""))

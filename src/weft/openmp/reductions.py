@@ -138,22 +138,22 @@ def _find_directive_end(source_text: str, begin: int) -> int:
     return len(source_text) if end < 0 else end
 
 
-def _find_loop_body_range(source_text: str, at: int) -> tuple[int, int] | None:
-    """Return (begin, end) of the code that the loop or condition at an index of the text controls; None if there is no
-    loop or condition, or if the end of the code is not found. Loops nested directly in it belong to the code, with
-    their heads.
+def _find_loop_body_range(source_text: str, position: int) -> tuple[int, int] | None:
+    """Return (begin, end) of the code that the loop or condition at a position of the text controls. Loops nested
+    directly in it belong to the code, with their heads. None if there is no loop or condition, or if the end of the
+    code is not found.
     """
     heads = 0
-    start = at
-    while head := _HEAD.match(source_text, at):
+    start = position
+    while head := _HEAD.match(source_text, position):
         end = find_closing_bracket(source_text, head.end())
         if end < 0:
             return None
         start = start if heads else end + 1
-        at, heads = end + 1, heads + 1
+        position, heads = end + 1, heads + 1
     if not heads:
         return None
-    last = _find_statement_end(source_text, at)
+    last = _find_statement_end(source_text, position)
     return None if last is None else (start, last)
 
 

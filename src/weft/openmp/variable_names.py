@@ -115,7 +115,7 @@ class VariableNames:
     def find_access_column(self, return_address: int) -> int:
         """Return the source column (from 1) of an access by its return address; 0 if it is unknown."""
         try:
-            return self.module.column(return_address - self.base - 1) if self.module else 0
+            return self.module.find_column(return_address - self.base - 1) if self.module else 0
         except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
             return 0
 
@@ -139,7 +139,11 @@ class VariableNames:
         symbol = self._find_symbol(address)
         if symbol is None or self.module is None:
             return None
-        known = [v for v in (*self.module.globals(pc - 1), *self.module.statics(pc - 1)) if v.at == symbol.at]
+        known = [
+            v
+            for v in (*self.module.find_global_variables(pc - 1), *self.module.find_function_statics(pc - 1))
+            if v.at == symbol.at
+        ]
         name = known[0].name if known else re.sub(r"\.\d+$", "", symbol.name)
         element = NamedElement(name, (), symbol.size <= 8)
         if known:
@@ -157,14 +161,14 @@ class VariableNames:
         return None
 
     def _find_frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[DwarfVariable, int]]:
-        """Yield (variable, CFA) for the local variables of the function in whose frame a raw finding's memory lies. The
-        CFA is the address from which the variables' places count.
+        """Yield (variable, CFA) for the local variables of the function whose frame on the stack has a raw finding's
+        memory; nothing if it is in no frame. The CFA is the address from which the variables' places count.
         """
         if record.frame is None or self.module is None:
             return
         pc, cfa = record.frame
         try:
-            variables = self.module.locals(pc - self.base - 1)
+            variables = self.module.find_local_variables(pc - self.base - 1)
         except Exception:  # as above
             return
         for one in variables:
@@ -252,7 +256,7 @@ def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: boo
     one that is written there. "" if the lines have no name in common.
     """
     texts = [get_preprocessed_line(place) for place, _ in accesses]
-    sets = [set(_identifiers(text, fortran)) for text in texts]
+    sets = [set(_find_identifiers(text, fortran)) for text in texts]
     common = set.intersection(*sets) if sets else set()
     exact = (
         []
@@ -276,10 +280,10 @@ def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: boo
         if not write and not fortran and (name := _subscripted_name(text, place.column)) in common:
             return name
     for text in texts:
-        for name in _identifiers(text, fortran):
+        for name in _find_identifiers(text, fortran):
             if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
                 return name
-    return next((name for text in texts for name in _identifiers(text, fortran) if name in common), "")
+    return next((name for text in texts for name in _find_identifiers(text, fortran) if name in common), "")
 
 
 def _variable_at_operator(line_text: str, column: int, write: bool) -> str:
@@ -328,7 +332,7 @@ def _statement_end(text: str, at: int) -> int:
     return next((k for k in range(at, len(text)) if text[k] in ";{}"), len(text))
 
 
-def _identifiers(line_text: str, fortran: bool) -> Iterable[str]:
+def _find_identifiers(line_text: str, fortran: bool) -> Iterable[str]:
     """Yield the identifiers of a line that are no keywords and not in strings."""
     pattern = _FORTRAN_NAME if fortran else _NAME
     for found in pattern.findall(re.sub(r'"[^"]*"', "", line_text)):

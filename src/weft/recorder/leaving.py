@@ -51,6 +51,9 @@ def _encode_frames(traceback: "TracebackType | None") -> bytes:
 
 
 def _name(kind: type) -> str:
+    """Return the name of an exception's class, with its module unless that is the program itself or
+    Python's builtins.
+    """
     return (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )

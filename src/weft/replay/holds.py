@@ -41,19 +41,19 @@ def find_sends_to_hold(
     requests: RequestOperations, plans: Sequence[RankPlan], rank: int, call: CompletingCall, chosen: int
 ) -> list[Hold]:
     """Return the sends that have to wait until a call of a rank has completed the request at index `chosen` of its
-    array: for each thread the first send whose message another request of the array receives.
+    array. They are, for each thread, the first send whose message goes to a receive among the other requests.
 
     A send is left out if the call, or the other side of the chosen request, can only begin after it.
     """
     trace, match, order = requests.trace, requests.match, requests.order
     event = EventId(rank, call.event)
-    needed = [event, *_partner_of(match, requests.find_operation(rank, call.event, call.requests[chosen]))]
+    needed = [event, *_find_partner(match, requests.find_operation(rank, call.event, call.requests[chosen]))]
     first: dict[tuple[int, int], int] = {}
     for index, request in enumerate(call.requests):
         operation = requests.find_operation(rank, call.event, request) if index != chosen else None
         if operation is None or operation[0] is not match.recvs:
             continue
-        for send in _partner_of(match, operation):
+        for send in _find_partner(match, operation):
             if send.rank != rank and not any(order.reaches(send, other, b_end=False) for other in needed):
                 thread = send.rank, int(trace.ranks[send.rank].event_threads[send.event])
                 first[thread] = min(send.event, first.get(thread, send.event))
@@ -65,9 +65,9 @@ def find_sends_to_hold(
     ]
 
 
-def _partner_of(match: Match, operation: Any) -> list[EventId]:
-    """Return the event that sends what an operation receives, or receives what it sends, as a list of one; empty if
-    there is none.
+def _find_partner(match: Match, operation: Any) -> list[EventId]:
+    """Return, as a list of one, the event at the other side of a message: the send for a receive, the receive for a
+    send. Empty if there is none.
     """
     if operation is None or (partner := int(operation[0].partner[operation[1]])) == NONE:
         return []
@@ -75,7 +75,9 @@ def _partner_of(match: Match, operation: Any) -> list[EventId]:
 
 
 def _entries_before(trace: Trace, plans: Sequence[RankPlan], event: EventId) -> tuple[int, int, int] | None:
-    """Return (rank, thread, entries of the thread's plan before it) of an event; None if no plan has its thread."""
+    """Return (rank, thread, entries of the thread's plan before the event), which tell a replay where an event is. None
+    if no plan has its thread.
+    """
     rank = trace.ranks[event.rank]
     slot = int(rank.event_threads[event.event])
     ordinal = int((rank.event_threads[: event.event] == slot).sum())
@@ -86,7 +88,9 @@ def _entries_before(trace: Trace, plans: Sequence[RankPlan], event: EventId) -> 
 
 
 def read_holds(run: dict[str, Any], plans: Sequence[RankPlan]) -> list[Hold]:
-    """Return the holds of the replay that made a run, from its run.json; none where they do not fit the plans."""
+    """Return the sends that were held back in the replay that made a run, from its run.json. Those that do not fit the
+    plans are left out.
+    """
     replayed = run.get("replayed")
     rows = replayed.get("holds") if isinstance(replayed, dict) else None
     holds = [Hold(*row) for row in rows if _is_row(row)] if isinstance(rows, list) else []
@@ -95,6 +99,7 @@ def read_holds(run: dict[str, Any], plans: Sequence[RankPlan]) -> list[Hold]:
 
 
 def _is_row(row: object) -> bool:
+    """Return whether a value from run.json is a list of the numbers of a Hold."""
     return (
         isinstance(row, list)
         and len(row) == len(Hold._fields)
@@ -117,7 +122,9 @@ class HeldSends:
         self._set_goals(controls, {(one.rank, one.thread) for one in self.holds})
 
     def release(self, controls: Sequence[ControlPage], quiet_seconds: float) -> None:
-        """Let the sends go whose calls have returned, and those that already wait after PATIENCE without progress."""
+        """Let sends go that need not wait any longer: their call has returned, or they are waiting and nothing has made
+        progress for PATIENCE seconds. `quiet_seconds`: seconds without progress.
+        """
         left = [
             one
             for one in self.holds
@@ -129,13 +136,14 @@ class HeldSends:
         self._set_goals(controls, freed)
 
     def _set_goals(self, controls: Sequence[ControlPage], threads: Iterable[tuple[int, int]]) -> None:
+        """Stop each of some threads before its first send that still waits, or nowhere if it has none."""
         for rank, thread in threads:
             waiting = [one.entries for one in self.holds if (one.rank, one.thread) == (rank, thread)]
             controls[rank].set_goal(min(waiting, default=None), thread)
 
 
 def _has_returned(control: ControlPage, hold: Hold) -> bool:
-    """Return whether a call has returned: its thread makes another one, or is gone."""
+    """Return whether the call of a hold has returned: its thread has made a later call, or has ended."""
     return (
         control.entries_passed(hold.call_thread) > hold.call_entries + 1
         or control.is_past_record()

@@ -43,8 +43,8 @@ def describe_outcome(
     forced: EventId,
     findings: tuple[Sequence[Finding], Sequence[Finding]],
 ) -> list[str]:
-    """Return lines that say what a forced outcome changed. `order` is that of the forced run, `findings` those of both
-    runs.
+    """Return lines that say what a forced outcome changed. `order` is that of the forced run; `findings` are those of
+    the record and those of the forced run.
     """
     lines = _describe_first_difference(compare(record, forced_run, order), forced)
     changed = [

@@ -93,8 +93,8 @@ class ThreadPlan:
         return int(np.searchsorted(self.entries["event"], event))
 
     def seconds_before_entry(self, position: int) -> float:
-        """Return the recorded seconds between the begin of the entry before a position and that of the entry at it. 0
-        at the first entry, and if the record has no times.
+        """Return the seconds in the record from the begin of the entry before a position to the begin of the entry at
+        it. 0 at the first entry, and if the record has no times.
         """
         if not 0 < position < len(self.begun):
             return 0.0

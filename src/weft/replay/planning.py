@@ -277,12 +277,12 @@ class _TracePlanner:
         guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
         return guessed
 
-    def _plan_thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
-        """Return the plan of one thread. Its events are a part of those of a slot of the record, which threads that ran
-        one after the other share. `posts`: sources of messages, by the event that posts the receives.
+    def _plan_thread(self, slot: int, own_events: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
+        """Return the plan of one thread. `own_events`: its part of the events of a slot of the record, which threads
+        that ran one after the other share. `posts`: sources of messages, by the event that posts the receives.
         """
-        mine = np.flatnonzero(self.rank.event_threads == slot)[part]
-        first = part.start
+        mine = np.flatnonzero(self.rank.event_threads == slot)[own_events]
+        first = own_events.start
         events, functions = self.events[mine], self.functions[mine]
         failed = self._failed_polls()[mine]
         kept = (self.checks[functions] & Check.CALL != 0) & ~failed

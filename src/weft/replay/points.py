@@ -138,6 +138,7 @@ def _calls_from_place(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
 
 
 def _site_is_at(site: CallSite, place: SourcePoint) -> bool:
+    """Return whether a call site is in the function, or at the file and line, that a place names."""
     if place.name is not None:
         return site.function == place.name
     return site.line == place.line and site.file is not None and _is_file(site.file, str(place.file))
@@ -167,7 +168,7 @@ def resolve_location(trace: Trace, text: str, findings: Callable[[], Sequence[Fi
 
 def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
     """Return the events before which a replay has to stop for a location. For a finding, these are only each rank's
-    first event: a later one may need that those of other ranks have happened.
+    first event: a later one may be out of reach while other ranks stand before theirs.
     """
     events = resolve_location(trace, text, findings)
     if not text.startswith("finding:"):

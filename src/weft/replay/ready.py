@@ -115,6 +115,7 @@ class RequestOperations:
         return partner != NONE and not self._comes_after(rank, event, self.match.recvs.id(partner))
 
     def _comes_after(self, rank: int, event: int, other: EventId) -> bool:
+        """Return whether another event can only begin after an event has ended."""
         return self.order.reaches(EventId(rank, event), other, a_end=True, b_end=False)
 
     def find_operation(self, rank: int, event: int, request: int) -> Row | None:
@@ -149,8 +150,8 @@ class RequestOperations:
         return found
 
     def _pair_startall_requests(self, rank: int, event: int, rows: list[Row]) -> Iterator[tuple[int, Row]]:
-        """Yield (request id, operation) for the requests of an MPI_Startall, in the order of the array. Of receives or
-        sends, none are yielded if their number is not that of the requests.
+        """Yield (request id, operation) for the requests of an MPI_Startall, in the order of the array. Receives are
+        left out if there are not as many as requests for receives; sends likewise.
         """
         given = [int(r) for r in self.trace.event(rank, event).args.get("array_of_requests") or []]
         receives = self._find_persistent_requests(rank)

@@ -110,7 +110,7 @@ class Replay:
         if self.note_failure():
             return True
         now = time.monotonic()
-        quiet = self._quiet_for(watch, now)
+        quiet = self._measure_quiet_seconds(watch, now)
         if self._held is not None:
             self._held.release(self.controls, quiet)
         late = self.timeout is not None and now - self._began > self.timeout
@@ -133,7 +133,7 @@ class Replay:
             return True
         return False
 
-    def _quiet_for(self, watch: RankWatch, now: float) -> float:
+    def _measure_quiet_seconds(self, watch: RankWatch, now: float) -> float:
         """Return the seconds without any progress, as the ranks experience them."""
         if self._quiet is None:
             self._quiet = QuietTimer(lambda: threads_of_ranks(self.controls) if watch.is_local else ())

@@ -204,7 +204,7 @@ def list_changed_files(trace: Trace) -> list[str]:
     program.
     """
     found = find_changed_files(trace.run)
-    found += [one.file for one in sources.sources_of(trace).changes() if one.what in ("changed", "gone")]
+    found += [one.file for one in sources.sources_of(trace).find_changes() if one.what in ("changed", "gone")]
     return list(dict.fromkeys(Path(path).name for path in found))
 
 

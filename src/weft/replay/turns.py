@@ -155,35 +155,35 @@ def _find_channels_of_world(accesses: NDArray[Any], owners: Sequence[Thread]) ->
             yield [(row, bool(accesses["change"][row] != Change.NONE)) for row in rows]
 
 
-def _group_locks(a: NDArray[Any]) -> Iterator[list[int]]:
+def _group_locks(accesses: NDArray[Any]) -> Iterator[list[int]]:
     """Yield the rows of all locks of a window at a target rank, for each such pair that was locked exclusively."""
     groups: dict[tuple[int, int], list[int]] = {}
-    for row in np.flatnonzero(a["kind"] == AccessKind.EXCLUSIVE).tolist():
-        groups.setdefault((int(a["window"][row]), int(a["target"][row])), []).append(row)
-    for row in np.flatnonzero(a["kind"] == AccessKind.SHARED).tolist() if groups else ():
-        window, target = int(a["window"][row]), int(a["target"][row])
+    for row in np.flatnonzero(accesses["kind"] == AccessKind.EXCLUSIVE).tolist():
+        groups.setdefault((int(accesses["window"][row]), int(accesses["target"][row])), []).append(row)
+    for row in np.flatnonzero(accesses["kind"] == AccessKind.SHARED).tolist() if groups else ():
+        window, target = int(accesses["window"][row]), int(accesses["target"][row])
         for key in list(groups) if target < 0 else [(window, target)]:
             if key[0] == window and key in groups:
                 groups[key].append(row)
     yield from groups.values()
 
 
-def _group_atomic_accesses(a: NDArray[Any]) -> tuple[list[list[int]], list[list[int]]]:
+def _group_atomic_accesses(accesses: NDArray[Any]) -> tuple[list[list[int]], list[list[int]]]:
     """Return (fetched, rounded), groups of rows of atomic accesses. `fetched` has a group for each place of a window
     whose values were read and whose sums are exact. `rounded` has a group for each target rank where the order may
     change sums by rounding, with all its other accesses.
     """
     places: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    atomic = np.flatnonzero(~np.isin(a["kind"], LOCKS))
-    keys = zip(*(a[name][atomic].tolist() for name in ("window", "target", "place")), strict=True)
+    atomic = np.flatnonzero(~np.isin(accesses["kind"], LOCKS))
+    keys = zip(*(accesses[name][atomic].tolist() for name in ("window", "target", "place")), strict=True)
     for row, key in zip(atomic.tolist(), keys, strict=True):
         places[key].append(row)
-    fetches = a["kind"] == AccessKind.FETCH
-    may_round = (a["kind"] == AccessKind.UPDATE) & (a["change"] == Change.UNKNOWN)
+    fetches = accesses["kind"] == AccessKind.FETCH
+    may_round = (accesses["kind"] == AccessKind.UPDATE) & (accesses["change"] == Change.UNKNOWN)
     without_value: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
     fetched = []
     for (window, target, _), rows in places.items():
-        if (fetches[rows] & (a["bytes"][rows] > 0)).any() and not may_round[rows].any():
+        if (fetches[rows] & (accesses["bytes"][rows] > 0)).any() and not may_round[rows].any():
             fetched.append(rows)
         else:
             without_value[window, target].append(rows)
@@ -232,13 +232,13 @@ class Location:
             order.append(chosen)
         return order
 
-    def _find_next_accesses(self, at: Sequence[int], value: int | None) -> tuple[list[int], bool]:
+    def _find_next_accesses(self, done_counts: Sequence[int], value: int | None) -> tuple[list[int], bool]:
         """Return (accesses that may come next, the likeliest first; whether the first of them explains `value`, which
         is at the place).
 
-        `at`: how many accesses of each thread came already.
+        `done_counts`: how many accesses of each thread came already.
         """
-        heads = [queue[k] for queue, k in zip(self.queues, at, strict=True) if k < len(queue)]
+        heads = [queue[k] for queue, k in zip(self.queues, done_counts, strict=True) if k < len(queue)]
         limit = min(self.end[i] for i in heads)
         ready = sorted((i for i in heads if self.begin[i] <= limit), key=self.end.__getitem__)
         if value is None:
@@ -249,30 +249,31 @@ class Location:
         options = quiet[:1] or fitting or blind
         return options or ready[:1], bool(options)
 
-    def _value_after(self, i: int, value: int | None) -> int | None:
+    def _value_after(self, access: int, value: int | None) -> int | None:
         """Return the value that an access leaves at the place if it finds `value` there; None if that is unknown."""
-        value = int(self.result[i]) if self.found[i] else value
-        if self.quiet[i]:
+        value = int(self.result[access]) if self.found[access] else value
+        if self.quiet[access]:
             return value
-        if not self.bytes[i] or (value is None and self.change[i] != Change.REPLACE):
+        if not self.bytes[access] or (value is None and self.change[access] != Change.REPLACE):
             return None
-        if self.change[i] == Change.SUM:
-            return ((value or 0) + int(self.operand[i])) & ((1 << 8 * int(self.bytes[i])) - 1)
-        replaced = self.change[i] == Change.REPLACE or (self.change[i] == Change.SWAP and value == self.compare[i])
-        return int(self.operand[i]) if replaced else None
+        if self.change[access] == Change.SUM:
+            return ((value or 0) + int(self.operand[access])) & ((1 << 8 * int(self.bytes[access])) - 1)
+        swapped = self.change[access] == Change.SWAP and value == self.compare[access]
+        replaced = self.change[access] == Change.REPLACE or swapped
+        return int(self.operand[access]) if replaced else None
 
-    def _count_misses(self, at: Sequence[int], first: int) -> int:
+    def _count_misses(self, done_counts: Sequence[int], first: int) -> int:
         """Return how many of the next LOOK_AHEAD accesses would find another value than was recorded, if the access
         `first` came next.
         """
-        at, value, missed = list(at), None, 0
+        done_counts, value, missed = list(done_counts), None, 0
         value = self._value_after(first, value)
-        at[self.queue_of[first]] += 1
+        done_counts[self.queue_of[first]] += 1
         for _ in range(LOOK_AHEAD):
-            if all(k == len(queue) for queue, k in zip(self.queues, at, strict=True)):
+            if all(k == len(queue) for queue, k in zip(self.queues, done_counts, strict=True)):
                 break
-            options, explained = self._find_next_accesses(at, value)
+            options, explained = self._find_next_accesses(done_counts, value)
             missed += not explained
-            at[self.queue_of[options[0]]] += 1
+            done_counts[self.queue_of[options[0]]] += 1
             value = self._value_after(options[0], value)
         return missed

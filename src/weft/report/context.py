@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -148,7 +148,7 @@ class AnalysisContext:
     @property
     def windows(self) -> bool:
         """Return whether any call of the run is one-sided, or makes a window."""
-        return self._calls_any(calls.ON_WINDOWS | calls.WINDOW_MAKERS)
+        return self.calls_any_of(calls.ON_WINDOWS | calls.WINDOW_MAKERS)
 
     @property
     def ready(self) -> bool:
@@ -158,7 +158,7 @@ class AnalysisContext:
     @property
     def files(self) -> bool:
         """Return whether a file is opened."""
-        return self._calls_any(calls.word_set("File_open"))
+        return self.calls_any_of(calls.word_set("File_open"))
 
     @property
     def has_data_calls(self) -> bool:
@@ -166,7 +166,8 @@ class AnalysisContext:
         taking = (f.id for f in self.trace.functions if any(p.kind in ("BUFFER", "REQUEST") for p in f.parameters))
         return not self.called.isdisjoint(taking)
 
-    def _calls_any(self, names: frozenset[str]) -> bool:
+    def calls_any_of(self, names: Iterable[str]) -> bool:
+        """Return whether a rank of this process calls one of some functions, given by their names without `MPI_`."""
         return not self.called.isdisjoint(masks_of(self.trace.functions).ids(names))
 
     @cached_property
@@ -252,7 +253,9 @@ class RunSegments:
         return self._known.points_at(moment)
 
     def iterate(self) -> Iterator[AnalysisContext]:
-        """Yield the context of each segment in turn, one in memory at a time."""
+        """Yield the context of each segment in turn. Only one is in memory at a time: each is released before the next
+        is made.
+        """
         for span in self.spans:
             context = self.context_of(span)
             yield context

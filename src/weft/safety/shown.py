@@ -30,10 +30,10 @@ def _only_shows(text: str) -> bool:
 
 def shown(text: str) -> str:
     r"""Return a text with each character that acts on a terminal written as an escape: `\\x1b`, `\\u202e`."""
-    return text if _only_shows(text) else _pattern(styles=False).sub(_escape, text)
+    return text if _only_shows(text) else _pattern(styles=False).sub(_escape_character, text)
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     """Return a character that would act on a terminal as an escape, in the notation of Python and JSON. `found`: the
     match of the character.
     """
@@ -46,7 +46,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _kept(found: re.Match[str]) -> str:
-    return found[0] if found[1] is not None else _escape(found)
+    return found[0] if found[1] is not None else _escape_character(found)
 
 
 class Output(io.TextIOWrapper):

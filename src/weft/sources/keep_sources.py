@@ -124,7 +124,7 @@ def _find_called_names_by_line(path: str, lines: Sequence[str], wanted: WantedLi
     as `comm.recv`; {} for other languages. Messages use these names, because a function of mpi4py may call several of
     MPI.
     """
-    if statement.language(path) != "python":
+    if statement.find_language(path) != "python":
         return {}
     found = {str(n): statement.find_called_names(lines, n - 1, path) for n in sorted(wanted.own) if n <= len(lines)}
     return {"calls": {line: list(names) for line, names in found.items()}}
@@ -138,12 +138,14 @@ def _find_doubt(trace: Trace, path: str, mtime_ns: int, wanted: WantedLines) -> 
     started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
     if started and mtime_ns > started + SLACK_NS:
         return {"doubt": "edited"}
-    if statement.language(path) != "python" and any(_mtime(m) + SLACK_NS < mtime_ns for m in wanted.modules):
+    if statement.find_language(path) != "python" and any(
+        _modification_time_ns(m) + SLACK_NS < mtime_ns for m in wanted.modules
+    ):
         return {"doubt": "newer"}
     return {}
 
 
-def _mtime(path: str) -> int:
+def _modification_time_ns(path: str) -> int:
     """Return when a file was written; a time after all others if it cannot be read."""
     try:
         return Path(path).stat().st_mtime_ns

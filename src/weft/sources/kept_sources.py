@@ -192,19 +192,23 @@ class Sources:
 
     @property
     def own(self) -> list[str]:
-        """The files that call MPI themselves."""
+        """Return the files that call MPI themselves."""
         return [file for file, known in self._files.items() if known.own]
 
-    def changes(self, of: Iterable[str] | None = None) -> list[changes.Change]:
-        """Return which files (by default: those that call MPI) are not what they were when the run was recorded."""
-        wanted = self.own if of is None else [file for file in dict.fromkeys(of) if file in self._files]
+    def find_changes(self, wanted_files: Iterable[str] | None = None) -> list[changes.Change]:
+        """Return which files are not what they were when the run was recorded. Without `wanted_files`, the files that
+        call MPI are looked at.
+        """
+        wanted = (
+            self.own if wanted_files is None else [file for file in dict.fromkeys(wanted_files) if file in self._files]
+        )
         return [
             found for file in wanted if (found := changes.find_change(self._files[file].mark, self._here)) is not None
         ]
 
     def note(self, of: Iterable[str] | None = None) -> str | None:
-        """One sentence on the files that have changed since the run; None where all are as they were."""
-        return changes.describe_changes(self.changes(of))
+        """Return a sentence on the files that have changed since the run; None if all are as they were."""
+        return changes.describe_changes(self.find_changes(of))
 
 
 _OF: WeakKeyDictionary[Run, Sources] = WeakKeyDictionary()
@@ -221,7 +225,7 @@ def sources_of(trace: Run) -> Sources:
 
 
 def forget(trace: Trace) -> None:
-    """Read the sources of a run again: they were just written."""
+    """Forget the sources of a run that are in memory, because they were just written anew."""
     _OF.pop(trace, None)
 
 

@@ -41,7 +41,7 @@ _OPEN_END: Final = re.compile(r"(?:[=,(?|&+*/<]|\\|-(?<!--))$")
 _FIXED_MORE: Final = re.compile(r" {5}[^ 0\n]")
 
 
-def language(file: str) -> Language:
+def find_language(file: str) -> Language:
     """Return the language of a file, by its name; files without a suffix are Python scripts."""
     suffix = Path(file).suffix.lower()
     if suffix in ("", ".py", ".pyw", ".pyx", ".pxd", ".pxi", ".pyi"):
@@ -58,7 +58,7 @@ def find_statement(lines: Sequence[str], first: int, line: int, file: str) -> St
     at = line - first
     if not 0 <= at < len(lines) or not lines[at].strip():
         return None
-    kind = language(file)
+    kind = find_language(file)
     start = max(0, at - BEFORE)
     part = [text[:_LONGEST] for text in lines[start : at + MAX_LINES + 3]]
     begin = start + _find_begin(_strip_comments(part, kind), at - start, kind)
@@ -67,21 +67,21 @@ def find_statement(lines: Sequence[str], first: int, line: int, file: str) -> St
     return Statement(first + begin, line, first + end - 1, tuple(_fit_lines(shown)))
 
 
-def find_called_names(lines: Sequence[str], at: int, file: str) -> tuple[str, ...]:
+def find_called_names(lines: Sequence[str], index: int, file: str) -> tuple[str, ...]:
     """Return the names that the line `lines[at]` calls, such as `comm.recv`. If the line calls nothing, return the
     names that the statement beginning there calls.
     """
-    part = [text[:_LONGEST] for text in lines[at : at + MAX_LINES + 3]]
+    part = [text[:_LONGEST] for text in lines[index : index + MAX_LINES + 3]]
     if not part:
         return ()
-    kind = language(file)
+    kind = find_language(file)
     bare = _strip_comments(part, kind)
     return _find_names(bare[0]) or _find_names("\n".join(bare[: _count_lines(bare, 0, kind)]))
 
 
 def without_comments(lines: Sequence[str], file: str) -> list[str]:
-    """The lines of a file with comments left out and strings emptied."""
-    return _strip_comments(lines, language(file))
+    """Return the lines of a file without comments, and with `""` in place of each string."""
+    return _strip_comments(lines, find_language(file))
 
 
 def _find_names(text: str) -> tuple[str, ...]:
@@ -92,13 +92,13 @@ def _find_names(text: str) -> tuple[str, ...]:
 def _strip_comments(lines: Sequence[str], kind: Language) -> list[str]:
     """Return the lines without their comments, and with `""` in place of each string."""
 
-    def hidden(found: re.Match[str]) -> str:
+    def blank_out(found: re.Match[str]) -> str:
         """Return what replaces a comment or string: as many line ends, and for a string `""` before them."""
         text = found[0]
         quoted = '""' if text[0] in "\"'" else ""
         return quoted + "\n" * text.count("\n")
 
-    return _HIDDEN[kind].sub(hidden, "\n".join(lines)).split("\n")
+    return _HIDDEN[kind].sub(blank_out, "\n".join(lines)).split("\n")
 
 
 def _depth(text: str, kind: Language) -> int:
@@ -106,47 +106,49 @@ def _depth(text: str, kind: Language) -> int:
     return sum(text.count(mark) for mark in opening) - sum(text.count(mark) for mark in closing)
 
 
-def _find_begin(bare: Sequence[str], at: int, kind: Language) -> int:
-    """Return the index of the first line of the statement that line `at` belongs to."""
-    if not bare[at].strip():
-        return at  # what stands above seemed to hide the call: it was cut in a string or a comment
-    for begin in range(at):
+def _find_begin(stripped_lines: Sequence[str], index: int, kind: Language) -> int:
+    """Return the index of the first line of the statement that line `index` belongs to."""
+    if not stripped_lines[index].strip():
+        return index  # what stands above seemed to hide the call: it was cut in a string or a comment
+    for begin in range(index):
         depth = 0
-        for line in range(begin, at):
-            depth += _depth(bare[line], kind)
-            if not _continues(bare, line, depth, kind):
+        for line in range(begin, index):
+            depth += _depth(stripped_lines[line], kind)
+            if not _statement_continues(stripped_lines, line, depth, kind):
                 break
         else:
-            return begin if bare[begin].strip() else at
-    return at
+            return begin if stripped_lines[begin].strip() else index
+    return index
 
 
-def _count_lines(bare: Sequence[str], at: int, kind: Language) -> int:
+def _count_lines(stripped_lines: Sequence[str], index: int, kind: Language) -> int:
     """Return the number of lines of the statement that begins in the first line. It has at least the lines up to index
-    `at`.
+    `index`.
     """
     depth = 0
-    for line, text in enumerate(bare):
+    for line, text in enumerate(stripped_lines):
         depth += _depth(text, kind)
-        if line >= at and not _continues(bare, line, depth, kind):
+        if line >= index and not _statement_continues(stripped_lines, line, depth, kind):
             return line + 1
-    return len(bare)
+    return len(stripped_lines)
 
 
-def _continues(bare: Sequence[str], line: int, depth: int, kind: Language) -> bool:
+def _statement_continues(stripped_lines: Sequence[str], line: int, depth: int, kind: Language) -> bool:
     """Return whether a statement continues after a line. `depth`: how many brackets are open at the line's end."""
-    text = bare[line].rstrip()
+    text = stripped_lines[line].rstrip()
     if kind == "python":
         return depth > 0 or text.endswith("\\")
     if kind == "fortran":
         return text.endswith("&")
     if kind == "fixed":
-        return line + 1 < len(bare) and _FIXED_MORE.match(bare[line + 1]) is not None
+        return line + 1 < len(stripped_lines) and _FIXED_MORE.match(stripped_lines[line + 1]) is not None
     return depth > 0 or (_OPEN_END.search(text) is not None and not text.lstrip().startswith("#"))
 
 
 def _fit_lines(lines: Sequence[str]) -> list[str]:
-    """Return the lines without common indentation, cut to what a reader can take in."""
+    """Return the lines without common indentation, at most MAX_LINES of them and cut to MAX_WIDTH characters. `...`
+    shows what was cut.
+    """
     plain = textwrap.dedent("\n".join(lines)).split("\n")
     shown = [text if len(text) <= MAX_WIDTH else text[: MAX_WIDTH - 3] + "..." for text in plain[:MAX_LINES]]
     return shown if len(plain) <= MAX_LINES else [*shown[:-1], "..."]

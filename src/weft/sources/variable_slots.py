@@ -32,10 +32,10 @@ def select_unshared_variables(variables: Sequence[DwarfVariable], frames: Sequen
     function) of the call and of the functions into which its code was inlined, innermost first.
     """
     used = [v for v in variables if v.depth < len(frames) and _is_used_before(v, *frames[-1 - v.depth][:2])]
-    return [v for v in used if not any(_overlap(v, other) for other in used)]
+    return [v for v in used if not any(_share_bytes(v, other) for other in used)]
 
 
-def _overlap(one: DwarfVariable, other: DwarfVariable) -> bool:
+def _share_bytes(one: DwarfVariable, other: DwarfVariable) -> bool:
     """Return whether two variables have a byte in common and are not the same."""
     if (one.at, one.shape) == (other.at, other.shape):
         return False

@@ -91,10 +91,10 @@ class Variables:
     def _add_module(self, module: Any) -> None:
         """Add the variables of one module, from variables.json."""
         place = str(module["path"]), str(module["build_id"])
-        types = [_type(*shape) for shape in module["types"]]
+        types = [_make_type(*shape) for shape in module["types"]]
         for offset, rows in module["frames"].items():
-            self._frames[place, int(offset)] = [_variable(row, types) for row in rows]
-        self._statics[place] = sorted((_variable(row, types) for row in module["statics"]), key=lambda v: v.at)
+            self._frames[place, int(offset)] = [_make_variable(row, types) for row in rows]
+        self._statics[place] = sorted((_make_variable(row, types) for row in module["statics"]), key=lambda v: v.at)
         for offset, pointed in module["pointed"].items():
             self._pointed[place, int(offset)] = {int(n): (str(name), types[t]) for n, (name, t) in pointed.items()}
 
@@ -116,13 +116,14 @@ class Variables:
         return self._pointed.get((module, offset), {}).get(argument)
 
 
-def _type(text: object, size: Any, element: Any, parts: Any) -> VariableType:
+def _make_type(text: object, size: Any, element: Any, parts: Any) -> VariableType:
+    """Return the type that a row of variables.json describes."""
     return VariableType(
         str(text), int(size), int(element), tuple(TypePart(int(a), str(s), int(w), str(n)) for a, s, w, n in parts)
     )
 
 
-def _variable(row: Any, types: list[VariableType]) -> ProgramVariable:
+def _make_variable(row: Any, types: list[VariableType]) -> ProgramVariable:
     name, at, size, line, kind = row
     return ProgramVariable(str(name), int(at), int(size), int(line), types[kind] if 0 <= kind < len(types) else None)
 
@@ -171,7 +172,7 @@ def resolve_variables(trace: Trace) -> list[str]:
 
 
 def look_up_variables(trace: Trace) -> list[dict[str, object]]:
-    """Return the variables behind the buffers of a run, module by module, as run directories keep them."""
+    """Return the variables behind the buffers of a run's calls, module by module, in the form of variables.json."""
     modules: list[dict[str, object]] = []
     for place, wanted in sorted(_collect_wanted_variables(trace).items()):
         if why_module_differs(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
@@ -191,8 +192,9 @@ _LOOKED_UP: Final[dict[tuple[Place, str], dict[str, object] | None]] = {}
 
 
 def _collect_wanted_variables(trace: Trace) -> dict[Place, _Wanted]:
-    """Return which variables of each module are to be looked up: those at the addresses of buffers, and those that
-    calls name."""
+    """Return module -> the variables that are to be looked up there: those at the addresses of buffers, and those that
+    calls name for buffers.
+    """
     found: dict[Place, _Wanted] = defaultdict(lambda: _Wanted(set(), defaultdict(set), {}))
     for rank in trace.ranks:
         if not rank.missing and rank.definitions.ways:
@@ -226,8 +228,8 @@ def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
 
 
 def _calls_with_buffers(rank: Rank) -> Iterator[tuple[int, list[int]]]:
-    """Yield (call site id, event indices) for each call site whose calls name a buffer. The events are one for each
-    different buffer, at most ADDRESSES of them.
+    """Yield (call site id, event indices) for each call site whose calls name a buffer. The events have different
+    buffers, and are at most ADDRESSES.
     """
     functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
     rows = np.flatnonzero(np.isin(rank.events["function"], functions))
@@ -254,15 +256,15 @@ def _buffer_addresses(rank: Rank, event: int) -> Iterator[int]:
 
 
 def _request_frame_variables(
-    way: Any, address: int, places: list[tuple[int, int]], modules: Mapping[int, Any], found: dict[Place, _Wanted]
+    call_path: Any, address: int, places: list[tuple[int, int]], modules: Mapping[int, Any], found: dict[Place, _Wanted]
 ) -> None:
     """Request the variables of the function in whose frame an address is: add its return address to `found`.
 
-    `way`: the ends of the frames that led to a call, innermost first; `places`: (module number, return address) of
-    these frames.
+    `call_path`: the ends of the frames that led to a call, innermost first; `places`: (module number, return address)
+    of these frames.
     """
-    low = way.low
-    for end, (number, offset) in zip(way.ends, places, strict=False):
+    low = call_path.low
+    for end, (number, offset) in zip(call_path.ends, places, strict=False):
         if low <= address < end and number in modules:
             found[modules[number].path, modules[number].build_id].frames.add(offset)
         low = end
@@ -324,9 +326,11 @@ class _Answers:
         return {"types": types, "frames": frames, "statics": statics, "pointed": pointed}
 
     def _unshared_variables(self, offset: int) -> list[dwarf.DwarfVariable]:
-        """Return the variables of the function with a return address whose bytes belong to no other variable there."""
-        found = [v for v in self.module.locals(offset - 1) if not v.static and v.shape.size]
-        if not variable_slots.may_share_bytes(self.module.producer(offset - 1)):
+        """Return the variables of a function that share their bytes with no other variable at a call. `offset`: the
+        call's return address.
+        """
+        found = [v for v in self.module.find_local_variables(offset - 1) if not v.static and v.shape.size]
+        if not variable_slots.may_share_bytes(self.module.find_producer(offset - 1)):
             return found
         return variable_slots.select_unshared_variables(found, self.lines.get(str(offset), ()))
 
@@ -361,7 +365,7 @@ class _Answers:
         same bytes then have several types.
         """
         end = symbol.at + symbol.size
-        for level in (self.module.globals, self.module.statics):
+        for level in (self.module.find_global_variables, self.module.find_function_statics):
             over = {v.shape: v for v in level(call - 1) if v.at < end and symbol.at < v.at + v.shape.size}
             if over:
                 whole = all(v.at == symbol.at and v.shape.size == symbol.size for v in over.values())

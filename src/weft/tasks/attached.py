@@ -54,10 +54,10 @@ class AttachedBackend(AgentConversation):
     def _start_agent(self) -> Stop:
         """Load the agent, and return its first message as a stop."""
         with closing(Rendezvous(self._pid)) as place:
-            self._line = self._let_agent_in(place)
+            self._line = self._load_agent(place)
         return self._wait_for_stop(SECONDS)
 
-    def _let_agent_in(self, rendezvous: Rendezvous) -> socket.socket:
+    def _load_agent(self, rendezvous: Rendezvous) -> socket.socket:
         """Load the agent into the process, and return the socket that is connected to it. Three ways are tried in turn.
         UsageError if none of them works.
         """
@@ -86,7 +86,7 @@ class AttachedBackend(AgentConversation):
         try:
             line = rendezvous.accept(SOON)
         finally:
-            way.withdraw(has_arrived=line is not None)
+            way.clean_up(has_arrived=line is not None)
         return line
 
     def _try_main_thread_call(self, rendezvous: Rendezvous) -> socket.socket | None:
@@ -102,7 +102,7 @@ class AttachedBackend(AgentConversation):
                     way.request_script(rendezvous.script)
                 line = rendezvous.accept(SOON if way.is_given else PAUSE)
         finally:
-            way.withdraw(has_arrived=line is not None)
+            way.clean_up(has_arrived=line is not None)
         return line
 
     def _try_gdb(self, rendezvous: Rendezvous, reason: str) -> socket.socket | None:

@@ -102,7 +102,7 @@ class RemoteExecution:
         """
         _run_in_own_thread(lambda: self._write_request(os.fsencode(script) + b"\0"))
 
-    def withdraw(self, *, has_arrived: bool) -> None:
+    def clean_up(self, *, has_arrived: bool) -> None:
         """Withdraw the request to run the agent's script, unless the agent has arrived."""
         if self._flag and not has_arrived:
             with suppress(OSError), closing(ProcessMemory(self._pid)) as memory:
@@ -190,9 +190,9 @@ class MainThreadCall:
             raise InjectionError("its processor has no xsave, or the thread a shadow stack")
         _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 
-    def withdraw(self, *, has_arrived: bool) -> None:
-        """Erase the Python code that was written into the program for its main thread, if the agent has arrived. The
-        machine code stays for the next debugger.
+    def clean_up(self, *, has_arrived: bool) -> None:
+        """Erase the Python code that was written into the program for its main thread, if the agent has arrived. If it
+        has not, nothing is changed, as the call may still come. The machine code stays for the next debugger.
         """
         at, length = self._text
         if at and has_arrived:  # else the call is still to come, and runs what finds no file any more

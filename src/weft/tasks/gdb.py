@@ -362,8 +362,8 @@ def strip_compiler_suffix(function: str) -> str:
 
 
 def is_program_frame(frame: Frame) -> bool:
-    """Return whether a frame is at a line of the program's own source. A library's source, or that of Weft's part in
-    the program, is not.
+    """Return whether a frame is at a line of the program's own source. Sources of libraries, and of Weft's part in the
+    program, do not count.
     """
     file = str(frame.get("fullname", ""))
     return (

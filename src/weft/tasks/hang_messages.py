@@ -135,8 +135,8 @@ def _is_likely_cause(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
 
 
 def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
-    """Return one line, in a list, for a program that asyncio.run is ending: the functions in threads whose end it waits
-    for. The list is empty if it waits for none.
+    """Return one line, in a list, that says for which functions in threads asyncio.run waits while it ends. The list is
+    empty if it waits for none.
     """
     works = [row for row in rows if row.kind == "work" and row.state == "running"]
     if not works or not any(row.kind == "thread" and row.name.endswith("(_do_shutdown)") for row in rows):
@@ -223,7 +223,7 @@ def _render_awaited_object(awaited_object: dict[str, Any], rows: dict[int, TaskR
         held = [_render_pool_holder(holder, rows) for holder in pool["holders"][:MOST]]
         return f"{waiting} in {pool['function']} for {pool['kind']}; {listed(held)}"
     what = ", ".join(filter(None, [awaited_object["what"], awaited_object["state"]]))
-    return f"{waiting} for {awaited_object['kind']} {what}".rstrip() + f"; {_render_holder(awaited_object, rows)}"
+    return f"{waiting} for {awaited_object['kind']} {what}".rstrip() + f"; {_render_releaser(awaited_object, rows)}"
 
 
 def _render_pool_holder(holder_row: list[Any], rows: dict[int, TaskRow]) -> str:
@@ -258,7 +258,7 @@ def conjugate(rows: list[TaskRow], verb: str) -> str:
     return verb if len(rows) > 1 else "is" if verb == "are" else f"{verb}s"
 
 
-def _render_holder(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+def _render_releaser(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     """Return in words which task or call could release an awaited object, as far as that is known."""
     if awaited_object["owner"]:
         number, name, done = awaited_object["owner"]

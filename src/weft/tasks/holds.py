@@ -92,7 +92,7 @@ class HeldTasks:
         for task in list(self._held):
             self.release(task)
 
-    def workers(self) -> dict[int, int]:
+    def waiting_threads(self) -> dict[int, int]:
         """Return the threads that wait in Weft's tool together with a held task: task number -> the kernel's id of the
         thread. A held task without a waiting thread is left out.
         """
@@ -127,8 +127,8 @@ class HeldTasks:
         return True
 
     def consume_passed_breakpoint(self, thread: int, address: int) -> bool:
-        """Return whether a thread had stopped at the breakpoint at `address` already, before it was held there, so that
-        the user must not see this stop again. A second call returns False, as the fact is forgotten.
+        """Return whether a thread had already stopped at the breakpoint at `address` when it was held there. The user
+        must then not see this stop again. The fact is forgotten, so that a second call returns False.
         """
         known = (thread, address) in self._passed
         self._passed.discard((thread, address))
@@ -141,7 +141,7 @@ class HeldTasks:
         `again`: a task that an idle worker could take counts as stuck if nothing has changed since the last call.
         """
         rows = self._rows() if self._held else []
-        waiting = {worker: task for task, worker in self.workers().items()}
+        waiting = {worker: task for task, worker in self.waiting_threads().items()}
         caught = set(waiting.values())
         tied = [self._add_hold_wait(row, waiting) for row in rows]
         left = find_stuck_tasks(tied)
@@ -249,11 +249,11 @@ class HeldTasks:
         return found
 
 
-def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
+def _render_waiting(held_tasks: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
     """Return lines that say which tasks wait for held tasks, and where."""
     found: dict[tuple[SourceLine | None, str, tuple[str, ...]], list[TaskRow]] = {}
     for row in rows:
-        if row.wait is not None and (for_ := tuple(task.label for task in held if task.id in row.wait.tasks)):
+        if row.wait is not None and (for_ := tuple(task.label for task in held_tasks if task.id in row.wait.tasks)):
             at = next((at for at in (row.wait.site, row.at, row.created) if at is not None and at.line), None)
             found.setdefault((at, f"{row.wait.kind} {row.wait.what}".strip(), for_), []).append(row)
     return [

@@ -799,7 +799,7 @@ class NativeBackend:
         self._gdb.replace_breakpoints(points)
         for point in [point for point in points if point.line]:
             for place in self._bodies.line_addresses(point.file, point.line):
-                made = self._gdb.insert(point, f"*{place:#x}")
+                made = self._gdb.insert_breakpoint(point, f"*{place:#x}")
                 self._behind[str(made["bkpt"]["number"])] = point
 
     def watch(self, number: int, task: int | None, expression: str, level: int) -> str:
@@ -915,7 +915,7 @@ class NativeBackend:
 
     def workers_of_held(self) -> dict[int, int]:
         """Return the worker that waits with each held task."""
-        return self._holds.workers() if self._holds is not None and self._gdb.exited is None else {}
+        return self._holds.waiting_threads() if self._holds is not None and self._gdb.exited is None else {}
 
     def catch(self, exception_name: str, *, on: bool) -> None:
         """Raise a UsageError: for native tasks nothing is to be caught, as an exception that leaves one ends the

@@ -175,13 +175,13 @@ class OpenMPHand(NativeHand):
         if not self._lent:
             super().drive()
 
-    def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
+    def _evaluate_with_calls(self, text: str, thread: int, level: int) -> dict[str, Any]:
         """Return gdb's answer for an expression that calls a function of the program. Only the given thread runs
         meanwhile, so that the tasks of other threads stay where they are.
         """
         self._own.console("set scheduler-locking on")
         try:
-            return super()._called(text, thread, level)
+            return super()._evaluate_with_calls(text, thread, level)
         finally:
             self._own.console("set scheduler-locking off")
 

@@ -144,7 +144,7 @@ def _call_as_user_and_exit(user: tuple[int, int], function: Callable[[], bytes],
 
 
 def find_process_user(pid: int) -> tuple[int, int]:
-    """Return (user number, group number) with whose rights a process acts. UsageError if the process has gone."""
+    """Return (number of the user, number of the group) that a process acts as. UsageError if the process has gone."""
     try:
         told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     except OSError as error:

@@ -17,8 +17,8 @@ Runtime = Literal["asyncio", "openmp"]
 
 
 def check_schedule_file(mode: str, file: str, runtime: Runtime) -> None:
-    """Raise a UsageError if a file that `--replay` names is no order of tasks, or that of another runtime. `mode`:
-    `record` or `replay`; for `record` nothing is checked.
+    """Raise a UsageError if the file that `--replay` names has no order of tasks, or the order of another runtime's
+    tasks. `mode`: `record` or `replay`; for `record` nothing is checked.
     """
     if mode != "replay":
         return

@@ -38,7 +38,7 @@ def frames_of_task_on_stack(stack: list[Frame], task_index: int, *, with_librari
 
 def is_wrapper_frame(stack: list[Frame], index: int) -> bool:
     """Return whether `stack[index]` is the frame of a function that clang made around the function of a task's body.
-    Its line is that of the directive, and shows the user nothing.
+    Such a frame has the line of the directive, and shows the user nothing.
     """
     names = [str(frame.get("func", "")) for frame in stack[max(index - 1, 0) : index + 1]]
     return bool(WRAPPERS.search(names[-1]) and WRAPPED.search(names[0])) and len(names) > 1
@@ -161,7 +161,9 @@ def innermost_program_frame(stack: list[Frame], task_index: int) -> Frame | None
 
 
 def find_holding_task(gdb: Gdb, address: int, rows: dict[int, TaskRow]) -> int | None:
-    """Return the number of the task in one of whose frames an address lies; None if it lies in no worker's stack."""
+    """Return the number of the task that has an address in its stack frames. None if the address is in no worker's
+    stack.
+    """
     for top in (row for row in rows.values() if row.state == "top" and row.worker in gdb.threads):
         thread = gdb.threads[top.worker or 0]
         stack = gdb.stack(thread)

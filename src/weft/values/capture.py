@@ -143,18 +143,18 @@ def _to_numbers(value: object) -> NDArray[Any]:
     return given if given.dtype.isnative else given.astype(given.dtype.newbyteorder("="))
 
 
-def _to_indices(given: Any, array: NDArray[Any], what: str) -> list[int]:
-    """Return one index for each dimension of an array; a single 0 stands for zeros in all dimensions. `what`: the name
-    of the setting, for messages. Raises UnfitValue if `given` has another number of indices than the array has
-    dimensions.
+def _to_indices(setting: Any, array: NDArray[Any], setting_name: str) -> list[int]:
+    """Return one index for each dimension of an array; a single 0 stands for zeros in all dimensions. `setting_name`:
+    the name of the setting, for messages. Raises UnfitValue if `setting` has another number of indices than the array
+    has dimensions.
     """
-    known = [int(one) for one in np.atleast_1d(given)]
+    known = [int(one) for one in np.atleast_1d(setting)]
     if known == [0]:
         known = [0] * array.ndim
-    if what == "lower" and -1 in known:
+    if setting_name == "lower" and -1 in known:
         raise UnfitValue(f"its shape {array.shape} is not that of this rank's block: say where it lies with lower=")
     if len(known) != array.ndim:
-        raise UnfitValue(f"{what} has {len(known)} numbers, and the array {array.ndim} dimensions")
+        raise UnfitValue(f"{setting_name} has {len(known)} numbers, and the array {array.ndim} dimensions")
     return known
 
 

@@ -130,13 +130,13 @@ def _check_integers(value: object) -> None:
         raise ValueError("a whole number has more than 64 bits")
 
 
-def read_tolerances(run: Path, told: Mapping[str, Any], config: Path | None = None) -> dict[str, dict[str, Any]]:
+def read_tolerances(run: Path, overrides: Mapping[str, Any], config: Path | None = None) -> dict[str, dict[str, Any]]:
     """Return the tolerances of a comparison by probe, with those for all probes under "".
 
-    `told`: tolerances for all probes, which replace those of the configuration. `config`: the configuration's file, by
-    default the run's probes.toml. Raises UsageError for an unknown word or an invalid number.
+    `overrides`: tolerances for all probes, which replace those of the configuration. `config`: the configuration's
+    file, by default the run's probes.toml. Raises UsageError for an unknown word or an invalid number.
     """
-    checked = _Reader("the comparison").read_tolerances(told)
+    checked = _Reader("the comparison").check_tolerance_settings(overrides)
     path = config or run / FOLDER / "probes.toml"
     known = read_configuration(path, None if config else run).judged if config is not None or path.exists() else {}
     own = {name: {**settings, **checked} for name, settings in known.items()}
@@ -168,10 +168,10 @@ class _Reader:
                 rules.append(self._read_rule(scope, name, entry))
         return Configuration(rules, limit, self.judged, self.source)
 
-    def read_tolerances(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def check_tolerance_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings of tolerances as they are. Raises an error for another setting or an invalid value."""
-        self._check_keys(told, _JUDGED, "tolerances")
-        return self._check_tolerances(told, "tolerances")
+        self._check_keys(settings, _JUDGED, "tolerances")
+        return self._check_tolerances(settings, "tolerances")
 
     def _make_error(self, text: str) -> UsageError:
         return UsageError(f"{self.source}: {text}")
@@ -207,13 +207,13 @@ class _Reader:
             self._read_ranks(entry.get("ranks"), where),
         )
 
-    def _read_word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], unsaid: int, where: str) -> int:
-        """Return the number that belongs to the word under an entry's key; `unsaid` if the entry does not have the key.
-        `known`: the allowed words with their numbers. Raises an error for any other word.
+    def _read_word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], default: int, where: str) -> int:
+        """Return the number that belongs to the word under an entry's key; `default` if the entry does not have the
+        key. `known`: the allowed words with their numbers. Raises an error for any other word.
         """
         word = entry.get(key)
         if word is None:
-            return unsaid
+            return default
         if not isinstance(word, str) or word not in known:
             raise self._make_error(
                 f"{where}: {key} = {word!r} is not one of {', '.join(known)}{suggest_names(str(word), known)}"

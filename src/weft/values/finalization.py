@@ -88,12 +88,12 @@ def _look_up_lines(run: Path) -> None:
 
 
 def _program_frames(
-    place: ValuePlace, known: dict[str, dict[str, list[tuple[str | None, int, str | None]]]]
+    place: ValuePlace, frames_by_module: dict[str, dict[str, list[tuple[str | None, int, str | None]]]]
 ) -> Iterator[list[object]]:
     """Yield [file, line, function] for each frame of a place that is in the program's own code, innermost first. The
-    module of probes is left out. `known`: the frames by module and address.
+    module of probes is left out. `frames_by_module`: module -> address as text -> frames.
     """
     for module, offset in place.callers:
-        for file, line, function in known.get(module, {}).get(str(offset), []):
+        for file, line, function in frames_by_module.get(module, {}).get(str(offset), []):
             if file and line and Path(file).name != MODULE:
                 yield [file, line, function or ""]

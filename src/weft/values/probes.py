@@ -83,13 +83,13 @@ def part(
         said = {"of": of, "lower": lower, "whole": whole, "comm": comm, "periodic": periodic, "lag": lag}
         return _declare_halo_array(values, halo, said)
     if lower is None and comm is not None and whole is not None:
-        lower = _Blocks(values, comm, whole).checked_start()
+        lower = _Blocks(values, comm, whole).start_if_shape_fits()
     return ArrayPart(values, "" if of is None else of, 0 if lower is None else lower, whole)
 
 
-def _declare_halo_array(values: Any, halo: Any, said: dict[str, Any]) -> Any:
-    """Return an array like `values` whose accesses are recorded; `values` itself without `weft run`. `said`: the other
-    arguments of `part`.
+def _declare_halo_array(values: Any, halo: Any, part_arguments: dict[str, Any]) -> Any:
+    """Return an array like `values` whose accesses are recorded; `values` itself without `weft run`. `part_arguments`:
+    the other arguments of `part`.
     """
     if _find_capture() is None or not os.environ.get("WEFT_INTERNAL_VALUES"):
         return values
@@ -101,7 +101,7 @@ def _declare_halo_array(values: Any, halo: Any, said: dict[str, Any]) -> Any:
     frame = sys._getframe(2)
     at = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
     run = Path(os.environ["WEFT_INTERNAL_VALUES"]).parent
-    return declare_part(run, values, halo, at, said)
+    return declare_part(run, values, halo, at, part_arguments)
 
 
 class _Blocks:
@@ -114,7 +114,7 @@ class _Blocks:
         self.at = list(coordinates) if coordinates is not None else [comm.rank]
         self.own: Sequence[int] = getattr(values, "shape", ())
 
-    def checked_start(self) -> list[int]:
+    def start_if_shape_fits(self) -> list[int]:
         """Return the index of the block's first element; [-1] if the block has another shape than the rule says."""
         rule = self._block_bounds()
         if [last - first for first, last in rule] != list(self.own):

@@ -59,7 +59,7 @@ class ValuePlace:
 
     @property
     def where(self) -> str:
-        """File and line for people, "" if they are unknown."""
+        """Return file and line for people, "" if they are unknown."""
         return f"{Path(self.file).name}:{self.line}" if self.file and self.line else ""
 
 
@@ -83,7 +83,7 @@ class KeptValue:
 
     @property
     def times(self) -> int:
-        """How often the program had reached this probe before, in this process."""
+        """Return how often the program had reached this probe before, in this process."""
         return int(self._head["times"])
 
     @property
@@ -93,7 +93,9 @@ class KeptValue:
 
     @property
     def terms(self) -> tuple[int, float]:
-        """For a sum whose terms the program named: their number, and the sum of their magnitudes."""
+        """Return (number, sum of magnitudes) of the terms that the program named for a sum; zeros for
+        any other value.
+        """
         return int(self._head["terms"]), float(self._head["scale"])
 
     @property
@@ -237,7 +239,7 @@ class ProcessValues:
         found = int(self.header["major"]), int(self.header["minor"])
         if found != (VALUES_MAJOR, VALUES_MINOR):
             raise OtherVersion(path, "{}.{}".format(*found), f"{VALUES_MAJOR}.{VALUES_MINOR}")
-        self.records = whole[VALUES_PAGE:][: self._used_bytes(len(whole))]
+        self.records = whole[VALUES_PAGE:][: self._count_record_bytes(len(whole))]
         self._index_records()
 
     @property
@@ -250,7 +252,7 @@ class ProcessValues:
         if hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
-    def _used_bytes(self, size: int) -> int:
+    def _count_record_bytes(self, size: int) -> int:
         """Return how many bytes of records the file holds. Note a problem if the file is cut off, or if the recording
         stopped early. `size`: the size of the file in bytes.
         """
@@ -284,9 +286,9 @@ class ProcessValues:
         problems = np.zeros(int(known["problems"]), np.uint64)
         lib.weft_values_index(self.records, good, counts, self._sites, self.iterations, self.rows, problems)
         for offset in problems.tolist():
-            self.problems.append(self._problem_text(offset))
+            self.problems.append(self._describe_problem(offset))
 
-    def _problem_text(self, offset: int) -> str:
+    def _describe_problem(self, offset: int) -> str:
         """Return a sentence that says why a probe kept nothing, from the record at an offset of the file."""
         head = self.records[offset : offset + 16]
         place = self.place(int(head[4:8].view("<u4")[0]))
@@ -322,7 +324,7 @@ class ProcessValues:
 
     @cached_property
     def rebuilder(self) -> ArrayRebuilder:
-        """What rebuilds arrays of which only changes were kept."""
+        """Return the object that rebuilds arrays of which only changes were kept."""
         return ArrayRebuilder(self)
 
     def scopes_around(self, parent: int) -> list[tuple[ValuePlace, int]]:

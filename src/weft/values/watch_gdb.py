@@ -156,11 +156,11 @@ def split_subscripts(text: str) -> list[str]:
     return parts
 
 
-def count_dimensions(text: str) -> int:
+def count_dimensions(expression: str) -> int:
     """Return the number of dimensions of the array that an expression names; 1 for a contiguous C++ container, 0 for
     any other value.
     """
-    value = evaluate(text)
+    value = evaluate(expression)
     count, kind = 0, value.type.strip_typedefs()
     while kind.code == gdb.TYPE_CODE_ARRAY:
         count, kind = count + 1, kind.target().strip_typedefs()
@@ -176,25 +176,27 @@ class ArrayRange:
         for k, one in enumerate(groups):
             self.ranges.append(self.parse_range(one, k, len(groups)))
 
-    def parse_range(self, text: str, k: int, rank: int) -> tuple[int, int | None]:
-        """Return (first index, number of elements) that the text of subscript `k` of `rank` means. The number is None
-        for a single index.
+    def parse_range(self, text: str, dimension: int, dimension_count: int) -> tuple[int, int | None]:
+        """Return (first index, number of elements) that the text of the subscript of a dimension means; the number is
+        None for a single index. `dimension`: the dimension's number from 0, of `dimension_count`.
         """
         first, colon, last = (one.strip() for one in text.partition(":"))
         if not colon:
             return int(evaluate(first)), None
-        low, high = (0, -1) if first and last else self.declared_bounds(k, rank)
+        low, high = (0, -1) if first and last else self.declared_bounds(dimension, dimension_count)
         low = int(evaluate(first)) if first else low
         end = int(evaluate(last)) + self.fortran if last else high + 1
         if end <= low:
             raise UnfitExpression(f"the range {text} holds nothing")
         return low, end - low
 
-    def declared_bounds(self, k: int, rank: int) -> tuple[int, int]:
-        """Return (first, last) of the declared bounds of dimension `k` of `rank`. UnfitExpression if there are none."""
+    def declared_bounds(self, dimension: int, dimension_count: int) -> tuple[int, int]:
+        """Return (first, last) of the declared bounds of a dimension, by its number from 0. Raises UnfitExpression if
+        there are none. `dimension_count`: how many dimensions the array has.
+        """
         if self.fortran:
             kind = gdb.parse_and_eval(self.base).type.strip_typedefs()
-            for _ in range(rank - 1 - k):
+            for _ in range(dimension_count - 1 - dimension):
                 kind = kind.target().strip_typedefs()
             known = kind.range() if kind.code == gdb.TYPE_CODE_ARRAY else None
         else:
@@ -237,14 +239,14 @@ class ArrayRange:
         return Elements(kind, size, bytes(gdb.selected_inferior().read_memory(begin, span)), shape, strides)
 
 
-def read_value(text: str, fortran: bool) -> Elements:
+def read_value(expression: str, fortran: bool) -> Elements:
     """Read the number or the array that an expression names in the selected frame. `fortran`: the expression has
     Fortran's subscripts, `a(1:n, 2)`. Raises UnfitExpression if it cannot be read.
     """
-    found = parse_subscripts(text)
-    if found is None and re.fullmatch(r"[\w.>%&*()-]+", text) and (rank := count_dimensions(text)):
-        found = text, [":"] * rank
-    return ArrayRange(*found, fortran).read_elements() if found else read_number(evaluate(text))
+    found = parse_subscripts(expression)
+    if found is None and re.fullmatch(r"[\w.>%&*()-]+", expression) and (rank := count_dimensions(expression)):
+        found = expression, [":"] * rank
+    return ArrayRange(*found, fortran).read_elements() if found else read_number(evaluate(expression))
 
 
 class Library:
@@ -262,20 +264,20 @@ class Library:
         texts = [text.encode(errors="replace") for text in (name, file, function)]
         return int(self.entry.weft_values_place(1, texts[0], texts[1], line, texts[2]))
 
-    def keep(self, place: int, kept: Elements, of: str, lower: Sequence[int], *, fortran: bool) -> None:
-        """Pass elements to the library that records values, as a value of a place. `of`, `lower`: the global array that
-        they are a part of, and their index in it.
+    def keep(self, place: int, elements: Elements, global_array: str, lower: Sequence[int], *, fortran: bool) -> None:
+        """Pass elements to the library that records values, as a value of a place in the program. `global_array`,
+        `lower`: the array of which they are a part ("" for none), and their first index in it.
         """
-        data = ctypes.create_string_buffer(kept.data, len(kept.data))
-        name = ctypes.create_string_buffer(of.encode()) if of else None
+        data = ctypes.create_string_buffer(elements.data, len(elements.data))
+        name = ctypes.create_string_buffer(global_array.encode()) if global_array else None
         array = ctypes.create_string_buffer(self.layout["size"])
-        dims = len(kept.shape)
+        dims = len(elements.shape)
         fields = {
-            "data": ("=Q", ctypes.addressof(data)), "type": ("=B", ord(kept.kind)), "size": ("=B", kept.size),
+            "data": ("=Q", ctypes.addressof(data)), "type": ("=B", ord(elements.kind)), "size": ("=B", elements.size),
             "dims": ("=B", dims), "order": ("=B", self.layout["fortran"] if fortran else 0),
-            "shape": (f"={dims}q", *kept.shape), "stride": (f"={dims}q", *kept.strides),
+            "shape": (f"={dims}q", *elements.shape), "stride": (f"={dims}q", *elements.strides),
             "of": ("=Q", ctypes.addressof(name) if name is not None else 0),
-            "lower": (f"={dims}q", *((one - fortran for one in lower) if of else [0] * dims)),
+            "lower": (f"={dims}q", *((one - fortran for one in lower) if global_array else [0] * dims)),
         }  # fmt: skip
         for field, (form, *numbers) in fields.items():
             struct.pack_into(form, array, self.layout["offsets"][field], *numbers)

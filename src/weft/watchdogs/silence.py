@@ -23,14 +23,14 @@ class SilenceWatchdog:
     def __call__(self, silent_for: float, pid: int) -> bool:
         """Begin a look, or tell what it saw; never waits."""
         if self._look is not None and not self._look.is_running:
-            self._report(pid)
+            self._write_report(pid)
             return self.wish.abort
         if self._look is None and not self._told and silent_for >= self.wish.seconds:
             self._told, self._quiet = True, silent_for
             self._look = reporting.JobInspection(pid)
         return False
 
-    def _report(self, pid: int) -> None:
+    def _write_report(self, pid: int) -> None:
         """Write what the look at the job found about its ranks. `pid`: the process of the job's launcher."""
         assert self._look is not None
         text, self._look = self._look.wait_for_text(), None

@@ -63,7 +63,7 @@ class RankWatchdog(threading.Thread):
                 if not self._claim_reporting():
                     return
                 told = True
-                self._report(stood)
+                self._write_report(stood)
                 looked = time.monotonic()
 
     def _read_position(self) -> Place:
@@ -79,15 +79,13 @@ class RankWatchdog(threading.Thread):
             frame = frame.f_back
         return tuple(found)
 
-    def _report(self, stood: float) -> None:
-        """Write a report that the main thread makes no progress, and end the program if the settings say so. `stood`:
-        seconds without progress.
-        """
+    def _write_report(self, seconds_without_progress: float) -> None:
+        """Write a report that the main thread makes no progress, and end the program if the settings say so."""
         reporting.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
         end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
         where = f"{reporting.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)}"
-        head = f"weft: {where} at each look for {stood:.0f} s; {end}"
+        head = f"weft: {where} at each look for {seconds_without_progress:.0f} s; {end}"
         reporting.write_report(head, self._report_file)  # at once: the program may end while others look
         reporting.write_report(reporting.JobInspection(os.getpid()).wait_for_text(), self._report_file)
         if self.wish.abort:
@@ -100,8 +98,8 @@ class RankWatchdog(threading.Thread):
         return Path(self.wish.file) if self.wish.file else reporting.default_report_file(os.getpid())
 
     def _claim_reporting(self) -> bool:
-        """Return whether this rank reports for all ranks of its job on this host. The first rank that asks does: it
-        takes a socket's name, which the others then find in use.
+        """Try to become the rank that reports for all ranks of its job on this host, and return whether this rank is
+        it. The first rank that asks takes a socket's name, which the others then find in use.
         """
         job = job_step.find_own_step()
         if job is None:

@@ -122,6 +122,6 @@ def test_the_lines_of_a_module_can_be_taken_out() -> None:
 def test_pointers_are_followed_to_their_root() -> None:
     head, *lines = KERNEL.splitlines()
     roots = Roots(head, lines)
-    assert roots.argument("%from") == 1
-    assert roots.argument("%in") is None
+    assert roots.find_argument("%from") == 1
+    assert roots.find_argument("%in") is None
     assert find_frame_pointers(lines) >= {"%own", "%in", "%retptr"}

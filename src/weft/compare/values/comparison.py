@@ -138,7 +138,7 @@ class _MomentJudge:
                 found = self._compare_elements(one, two, shared) if shared is not None else None
                 if found is not None:
                     yield found
-        yield from _find_gaps(before, after, with_surplus=self.configured)
+        yield from _find_one_sided_elements(before, after, with_surplus=self.configured)
 
     def _compare_elements(
         self, reference_value: KeptValue, run_value: KeptValue, shared_box: Box, rounding_bound: float = 0.0
@@ -278,7 +278,9 @@ def _find_first_differing_block(reference_value: KeptValue, run_value: KeptValue
     return ((first, min(first + VALUES_BLOCK, run_value.box[0][1])),)
 
 
-def _find_gaps(before: list[KeptValue], after: list[KeptValue], *, with_surplus: bool) -> Iterator[ValueDifference]:
+def _find_one_sided_elements(
+    before: list[KeptValue], after: list[KeptValue], *, with_surplus: bool
+) -> Iterator[ValueDifference]:
     """Yield one difference for elements that only the reference has. If there are none and `with_surplus` is set, yield
     one for elements that only the run has.
     """

@@ -46,6 +46,7 @@ class MachineState:
         self.slots: dict[tuple[int, int], Form | None] = {}
 
     def copy(self) -> MachineState:
+        """Return a copy that can be changed without changing this state."""
         made = MachineState()
         made.registers, made.slots = dict(self.registers), dict(self.slots)
         return made
@@ -132,7 +133,7 @@ class InstructionEffects:
             return {memory_atom(at, byte_count): 1}
         return None
 
-    def _assign(self, operand: str, form: Form | None, byte_count: int, state: MachineState) -> None:
+    def _set_value(self, operand: str, form: Form | None, byte_count: int, state: MachineState) -> None:
         """Set the form of a register or stack slot that an instruction writes. Slots that overlap the written one
         become unknown. Raises NoCopyError for the stack pointer, the frame pointer, and an unclear address in the
         frame.
@@ -186,43 +187,43 @@ class InstructionEffects:
         if re.search(r"%xmm\d", instruction.text):
             if word.startswith(("pcmpestr", "pcmpistr", "maskmov", "v")):
                 raise NoCopyError
-            self._assign(operands[-1], None, SCALARS.get(word, 16), state)
+            self._set_value(operands[-1], None, SCALARS.get(word, 16), state)
             return
         if word.startswith("f"):
             if word in ("fnstsw", "fstsw"):
                 state.registers["rax"] = None
             elif operands and operands[-1].endswith(")"):
-                self._assign(operands[-1], None, 16, state)
+                self._set_value(operands[-1], None, 16, state)
             return
         size = 8 if word.endswith("q") else 4
         if word in ("movq", "movl", "movabsq"):
-            self._assign(operands[1], self.compute_value(operands[0], size, state), size, state)
+            self._set_value(operands[1], self.compute_value(operands[0], size, state), size, state)
         elif word in ("leaq", "leal"):
-            self._assign(operands[1], self.compute_address(operands[0], state), size, state)
+            self._set_value(operands[1], self.compute_address(operands[0], state), size, state)
         elif word in ("movslq", "cltq"):
             source, target = operands if operands else ("%eax", "%rax")
-            self._assign(target, extend_low_half(self.compute_value(source, 4, state), "sx"), 8, state)
+            self._set_value(target, extend_low_half(self.compute_value(source, 4, state), "sx"), 8, state)
         elif word in ("addq", "addl", "subq", "subl") and len(operands) == 2:
             part = self.compute_value(operands[0], size, state), self.compute_value(operands[1], size, state)
             if size == 4:
                 part = simplify_for_low_half(part[0]), simplify_for_low_half(part[1])
-            self._assign(operands[1], add_forms(part[1], part[0], 1 if word.startswith("a") else -1), size, state)
+            self._set_value(operands[1], add_forms(part[1], part[0], 1 if word.startswith("a") else -1), size, state)
         elif word in ("salq", "sall", "shlq", "shll", "imulq", "imull") and len(operands) >= 2:
-            self._assign_product(word, operands, size, state)
+            self._set_product(word, operands, size, state)
         elif word in ("xorl", "xorq") and operands[0] == operands[1]:
-            self._assign(operands[1], {}, size, state)
+            self._set_value(operands[1], {}, size, state)
         elif word in ("cqto", "cltd"):
             state.registers["rdx"] = None
         elif word in ("idivq", "idivl", "divq", "divl", "mulq", "mull", "imulq", "imull") and len(operands) == 1:
             state.registers["rax"] = state.registers["rdx"] = None
         elif CHANGES.match(word) and operands:
-            self._assign(operands[-1], None, {"b": 1, "w": 2, "l": 4}.get(word[-1], 8), state)
+            self._set_value(operands[-1], None, {"b": 1, "w": 2, "l": 4}.get(word[-1], 8), state)
             if operands[-1].startswith("%") and operands[-1][1:] in PARTS:
                 state.registers[PARTS[operands[-1][1:]]] = None
         else:
             raise NoCopyError
 
-    def _assign_product(self, opcode: str, operands: tuple[str, ...], byte_count: int, state: MachineState) -> None:
+    def _set_product(self, opcode: str, operands: tuple[str, ...], byte_count: int, state: MachineState) -> None:
         """Set the value of the target of a multiplication or left shift. It becomes unknown unless the factor is a
         constant and the other value is known.
         """
@@ -231,9 +232,9 @@ class InstructionEffects:
         if byte_count == 4:
             form = simplify_for_low_half(form)
         if not operands[0].startswith("$") or not NUMBER.match(operands[0][1:]) or form is None:
-            self._assign(target, None, byte_count, state)
+            self._set_value(target, None, byte_count, state)
             return
         factor = int(operands[0][1:], 0)
         if opcode.startswith("s"):
             factor = 1 << (factor & (63 if byte_count == 8 else 31))
-        self._assign(target, add_forms({}, form, factor), byte_count, state)
+        self._set_value(target, add_forms({}, form, factor), byte_count, state)

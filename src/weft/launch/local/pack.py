@@ -95,12 +95,12 @@ def send_pack(folder: Path, host: str, send: Send) -> int:
     return total
 
 
-def send_file(read: IO[bytes], size: int, send: Send) -> bytes:
+def send_file(file: IO[bytes], size: int, send: Send) -> bytes:
     """Send the first `size` bytes of a file in parts, then their checksum, which is returned. If the file has become
     shorter meanwhile, zeros are sent in place of the missing bytes."""
     checksum, left = hashlib.sha256(), size
     while left:
-        data = read.read(min(DATA, left)) or bytes(min(DATA, left))  # cut meanwhile: what is lost is empty
+        data = file.read(min(DATA, left)) or bytes(min(DATA, left))  # cut meanwhile: what is lost is empty
         checksum.update(data)
         send(b"D", data)
         left -= len(data)

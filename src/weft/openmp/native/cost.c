@@ -101,20 +101,20 @@ static bool is_thread_computing(int system_id) {
     return end && end[1] == ' ' && end[2] == 'R';
 }
 
-static struct counted {
+static struct construct_samples {
     uint32_t place;
     int samples;
-} counted[SAMPLES];
+} construct_samples[SAMPLES];
 
 static void pause_for(time_t seconds, long nanoseconds) {
     nanosleep(&(struct timespec){.tv_sec = seconds, .tv_nsec = nanoseconds}, NULL);
 }
 
 /* Interrupt the running thread until there are SAMPLES samples, and count those that hit the runtime by construct in
- * `counted`. Return how many hit the runtime, or -1 if not enough samples could be taken. */
+ * `construct_samples`. Return how many hit the runtime, or -1 if not enough samples could be taken. */
 static int take_samples(int signal_number) {
     int sample_count = 0, in_runtime = 0;
-    memset(counted, 0, sizeof counted);
+    memset(construct_samples, 0, sizeof construct_samples);
     for (int attempt = 0; sample_count < SAMPLES; attempt++) {
         if (attempt == MOST_LOOKS) return -1;
         pause_for(0, BETWEEN);
@@ -127,7 +127,7 @@ static int take_samples(int signal_number) {
         sample_count++;
         if (!sample.runtime) continue;
         in_runtime++;
-        struct counted *construct = counted;
+        struct construct_samples *construct = construct_samples;
         while (construct->samples && construct->place != sample.place) construct++;
         construct->place = sample.place;
         construct->samples++;
@@ -149,9 +149,9 @@ static void *watch_check_cost(void *none) {
         if (seconds == FIRST_SECONDS && sigaction(signal_number, &action, NULL)) break;
         int in_runtime = take_samples(signal_number), in_program = SAMPLES - in_runtime;
         if (in_runtime < 0 || OWN_SLOWDOWN(SAMPLES) <= PROMISE * in_program) continue;
-        const struct counted *costliest = counted;
-        for (const struct counted *construct = counted; construct < counted + SAMPLES && construct->samples;
-             construct++)
+        const struct construct_samples *costliest = construct_samples;
+        for (const struct construct_samples *construct = construct_samples;
+             construct < construct_samples + SAMPLES && construct->samples; construct++)
             if (construct->samples > costliest->samples) costliest = construct;
         report_slow_check(costliest->place, OWN_SLOWDOWN(SAMPLES) / (in_program ? in_program : 1),
                           100 * costliest->samples / in_runtime);

@@ -9,7 +9,7 @@ static struct pair {
     uint64_t count, told;
     int id;
 } pairs[4096];
-static int ids;
+static int last_id;
 
 /* Return the table slot for a finding of this kind at a pair of code places: the pair's own, or the free one for it;
  * NULL if the table is full. */
@@ -29,8 +29,8 @@ static struct pair *find_pair_slot(const char *kind, uint32_t place, uint32_t ot
 static struct pair *find_or_add_pair(const char *kind, uint32_t place, uint32_t other, uint8_t access_bits) {
     struct pair *pair = find_pair_slot(kind, place, other, access_bits);
     if (!pair || pair->id) return pair;
-    if (ids >= 2048) return NULL;
-    *pair = (struct pair){place, other, access_bits, kind, 0, 0, ++ids};
+    if (last_id >= 2048) return NULL;
+    *pair = (struct pair){place, other, access_bits, kind, 0, 0, ++last_id};
     return pair;
 }
 
@@ -209,31 +209,31 @@ void report_slow_check(uint32_t place, int times, int share) {
     send_line(&line);
 }
 
-static struct placed {
+static struct directive_line {
     uint32_t place, line;
-} placed[4096];
+} directive_lines[4096];
 
 /* Remember the source line of a code place for which the compiler recorded none. */
 void note_directive_line(uint32_t place, uint32_t line) {
     if (!line) return;
     for (uint32_t i = 0; i < 4096; i++) {
-        struct placed *entry = &placed[(place * 2654435761u + i) % 4096];
+        struct directive_line *entry = &directive_lines[(place * 2654435761u + i) % 4096];
         if (entry->line && entry->place != place) continue;
-        *entry = (struct placed){place, line};
+        *entry = (struct directive_line){place, line};
         return;
     }
 }
 
-static struct ran {
+static struct construct_runs {
     uint32_t place;
     const char *kind;
     uint64_t times, iterations;
-} ran[4096];
+} construct_runs[4096];
 
 /* Count one execution of the construct at a code place, and its iterations. */
 void count_construct_run(uint32_t place, const char *kind, uint64_t iterations) {
     for (uint32_t i = 0; i < 4096; i++) {
-        struct ran *entry = &ran[(place * 2654435761u + i) % 4096];
+        struct construct_runs *entry = &construct_runs[(place * 2654435761u + i) % 4096];
         if (entry->kind && (entry->place != place || strcmp(entry->kind, kind) != 0)) continue;
         entry->place = place;
         entry->kind = kind;
@@ -260,19 +260,19 @@ void write_counts(void) {
         send_line(&line);
     }
     for (int i = 0; i < 4096; i++) {
-        if (!placed[i].line) continue;
+        if (!directive_lines[i].line) continue;
         line = new_line();
-        put_number(&line, "place", pc_of(placed[i].place));
-        put_number(&line, "line", placed[i].line);
+        put_number(&line, "place", pc_of(directive_lines[i].place));
+        put_number(&line, "line", directive_lines[i].line);
         send_line(&line);
     }
     for (int i = 0; i < 4096; i++) {
-        if (!ran[i].kind) continue;
+        if (!construct_runs[i].kind) continue;
         line = new_line();
-        put_text(&line, "construct", ran[i].kind);
-        put_number(&line, "pc", pc_of(ran[i].place));
-        put_number(&line, "times", (int64_t)ran[i].times);
-        put_number(&line, "iterations", (int64_t)ran[i].iterations);
+        put_text(&line, "construct", construct_runs[i].kind);
+        put_number(&line, "pc", pc_of(construct_runs[i].place));
+        put_number(&line, "times", (int64_t)construct_runs[i].times);
+        put_number(&line, "iterations", (int64_t)construct_runs[i].iterations);
         send_line(&line);
     }
 }

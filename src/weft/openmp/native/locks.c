@@ -3,7 +3,7 @@
 #include "openmp.h"
 
 #define LOCKS 60 /* more share one number: two of those are taken for one lock */
-static struct held {
+static struct lock_entry {
     const void *lock;
     struct thread *by;
     unsigned depth, readers;
@@ -11,18 +11,18 @@ static struct held {
     strand_t *ends; /* of its sections of this phase: the last strand that there was when it was released */
     size_t count, room;
 } locks[LOCKS + 1];
-static int known;
-static bool used; /* any of them, or the order of a loop */
+static int lock_count;
+static bool has_used_locks; /* any of them, or the order of a loop */
 #define GROUPS 8
 static const char unnamed[GROUPS], atomics;
 
 /* Return the number of a lock, from 0 on. All locks after the first 60 share the number LOCKS. */
 static int find_lock_number(const void *lock) {
-    for (int i = 0; i < known; i++)
+    for (int i = 0; i < lock_count; i++)
         if (locks[i].lock == lock) return i;
-    if (known == LOCKS) return LOCKS;
-    locks[known].lock = lock;
-    return known++;
+    if (lock_count == LOCKS) return LOCKS;
+    locks[lock_count].lock = lock;
+    return lock_count++;
 }
 
 /* Make the running strand (iteration, task or thread) the one with exactly the locks that it holds now: the previous
@@ -47,7 +47,7 @@ void refresh_locked_strand(void) {
 /* Note that the running strand holds the lock with this number. */
 void hold_lock_number(int number) {
     me->held |= (uint64_t)1 << number;
-    used = true;
+    has_used_locks = true;
     refresh_locked_strand();
 }
 
@@ -74,7 +74,7 @@ static void add_node_locks(struct sections *sections, const struct node *strand_
  * each other. A region or simd loop within a locked section counts as locked. */
 bool have_common_lock(strand_t one, strand_t other) {
     struct sections of_one = {0}, of_other = {0};
-    if (!used) return false;
+    if (!has_used_locks) return false;
     while (one != other && (one >= weft_first || other >= weft_first)) {
         bool is_one_next = other < weft_first || (one >= weft_first && node(one)->depth >= node(other)->depth);
         add_node_locks(is_one_next ? &of_one : &of_other, node(is_one_next ? one : other));
@@ -109,7 +109,7 @@ static void check_lock_order(int second, uint32_t place) {
 static void take_lock_as(const void *lock, uint32_t place, bool as_reader) {
     if (!now.on) return;
     int number = find_lock_number(lock);
-    struct held *entry = &locks[number];
+    struct lock_entry *entry = &locks[number];
     if (number < LOCKS) check_lock_order(number, place);
     else report_plain_finding("left", "locks", place, 0);
     while (((entry->by && entry->by != me) || (entry->readers && !as_reader)) && number < LOCKS)
@@ -129,7 +129,7 @@ void take_lock(const void *lock, uint32_t place) { take_lock_as(lock, place, fal
 
 /* At the release of a lock, add the critical section to the lock's history. A section that wrote nothing may have
  * waited for earlier ones, for example by reading a flag: those then happen before what the strand does next. */
-static void note_section_order(struct held *entry, bool has_written) {
+static void note_section_order(struct lock_entry *entry, bool has_written) {
     strand_t history = entry->history;
     if (!has_written && history >= now.base) order_strand_after(begin_segment(), history, now.next - 1);
     entry->history = add_release_to_history(history, me->plain);
@@ -138,7 +138,7 @@ static void note_section_order(struct held *entry, bool has_written) {
 }
 
 /* Record that a critical section of a lock ends with the newest strand that exists now. */
-static void note_section_end(struct held *entry) {
+static void note_section_end(struct lock_entry *entry) {
     if (entry->count && (entry->ends[entry->count - 1] < now.base || entry->ends[entry->count - 1] >= now.next))
         entry->count = 0;
     GROW(entry->ends, entry->count, entry->room, 64);
@@ -147,7 +147,7 @@ static void note_section_end(struct held *entry) {
 
 /* Return the last strand of the critical section in which a strand held a lock; the strand itself if that is not
  * recorded. */
-static strand_t find_section_end(const struct held *entry, strand_t strand) {
+static strand_t find_section_end(const struct lock_entry *entry, strand_t strand) {
     size_t low = 0, high = entry->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -238,7 +238,7 @@ void omp_destroy_nest_lock(omp_lock_t *l) { (void)l; }
 /* Take a nestable lock once more and return its nesting count. */
 static int take_nested_lock(omp_lock_t *lock, uint32_t place) {
     if (!now.on) return 1;
-    struct held *entry = &locks[find_lock_number(lock)];
+    struct lock_entry *entry = &locks[find_lock_number(lock)];
     if (entry->by != me) {
         take_lock(lock, place);
         entry->depth = 0;
@@ -253,7 +253,7 @@ void omp_unset_nest_lock(omp_lock_t *l) {
 /* OpenMP API: take a nestable lock and return its nesting count; 0, after letting another thread run, if another thread
  * holds it. */
 int omp_test_nest_lock(omp_lock_t *lock) {
-    const struct held *entry = &locks[find_lock_number(lock)];
+    const struct lock_entry *entry = &locks[find_lock_number(lock)];
     if (now.on && entry->by && entry->by != me) {
         yield_to_other_threads();
         return 0;

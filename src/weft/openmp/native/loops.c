@@ -54,7 +54,7 @@ void free_constructs(struct team *team) {
     team->works = NULL;
 }
 
-static uint32_t instances;
+static uint32_t last_loop;
 
 /* Return the running thread's team, or a static team of one outside of parallel regions, so that loops work there,
  * too. */
@@ -73,7 +73,7 @@ static struct team *get_or_make_team(void) {
 }
 
 /* What a directive's schedule and the compiler's call say of a loop. */
-struct said {
+struct loop_schedule {
     bool is_static, is_ordered;
     long
         line; /* of the directive: it stands in the chunk, with the program's own one above LINES (weft.openmp.directives) */
@@ -82,18 +82,20 @@ struct said {
 #define LINES (1 << 24)
 
 /* What the schedules of the last so many loops deal out. */
-static struct dealt {
+static struct dealing {
     uint32_t loop;
     int64_t chunk; /* 0: none is known */
     uint64_t start, step, count;
-} dealt[4096];
+} dealings[4096];
 
-static struct dealt *find_dealing(uint32_t loop) { return &dealt[loop / 2 % (sizeof dealt / sizeof *dealt)]; }
+static struct dealing *find_dealing(uint32_t loop) {
+    return &dealings[loop / 2 % (sizeof dealings / sizeof *dealings)];
+}
 
 /* Return whether two loops with schedule(static) give iteration `index` to the same thread (OpenMP 5.2, 11.5.3): same
  * logical iteration, and same chunk size, or none and equal iteration counts. True if a schedule is not known. */
 bool are_dealt_to_same_thread(uint32_t loop, uint32_t other_loop, int64_t index) {
-    const struct dealt *dealing = find_dealing(loop), *other_dealing = find_dealing(other_loop);
+    const struct dealing *dealing = find_dealing(loop), *other_dealing = find_dealing(other_loop);
     if (dealing->loop != loop || other_dealing->loop != other_loop) return true;
     if (dealing->chunk != other_dealing->chunk || (!dealing->chunk && dealing->count != other_dealing->count))
         return false;
@@ -103,14 +105,14 @@ bool are_dealt_to_same_thread(uint32_t loop, uint32_t other_loop, int64_t index)
 
 /* Return the number of an iteration in its loop, from 0 on; -1 if it is not known. */
 int64_t find_iteration_number(uint32_t loop, int64_t index) {
-    const struct dealt *dealing = find_dealing(loop);
+    const struct dealing *dealing = find_dealing(loop);
     return dealing->loop == loop && dealing->step ? (index - (int64_t)dealing->start) / (int64_t)dealing->step : -1;
 }
 
 /* Return the chunk size if both iterations of a loop are in one chunk, which one thread executes (OpenMP 5.2, 11.5.3);
  * else 0. */
 int64_t find_shared_chunk_size(uint32_t loop, int64_t index, int64_t other_index) {
-    const struct dealt *dealing = find_dealing(loop);
+    const struct dealing *dealing = find_dealing(loop);
     if (dealing->loop != loop || dealing->chunk < 2) return 0;
     return find_iteration_number(loop, index) / dealing->chunk ==
                    find_iteration_number(loop, other_index) / dealing->chunk
@@ -119,7 +121,8 @@ int64_t find_shared_chunk_size(uint32_t loop, int64_t index, int64_t other_index
 }
 
 /* Enter a worksharing loop and return it; the first thread of the team fills in its iteration space and schedule. */
-static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool counts_up, struct said schedule) {
+static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool counts_up,
+                               struct loop_schedule schedule) {
     bool is_first;
     get_or_make_team();
     struct work *work = meet_construct(&is_first);
@@ -133,7 +136,7 @@ static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool
         work->count = (counts_up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end)
                           ? (span + distance - 1) / distance
                           : 0;
-        work->loop = (instances += 2) | schedule.is_static;
+        work->loop = (last_loop += 2) | schedule.is_static;
         work->is_static = schedule.is_static;
         work->ordered = schedule.is_ordered;
         work->lanes = me->team->lanes;
@@ -146,7 +149,7 @@ static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool
         note_directive_line(work->place, (uint32_t)(schedule.line % LINES));
         count_construct_run(work->place, "loop", work->count);
         *find_dealing(work->loop) =
-            (struct dealt){work->loop, schedule.line < 0 ? 0 : schedule.line / LINES, start, step, work->count};
+            (struct dealing){work->loop, schedule.line < 0 ? 0 : schedule.line / LINES, start, step, work->count};
     }
     return work;
 }
@@ -243,7 +246,7 @@ static bool take_iteration(uint64_t *low, uint64_t *high) {
 }
 
 /* Begin a loop with a signed variable and the running thread's first iteration of it; false if it has none. */
-static bool start_loop(long start, long end, long step, struct said schedule, long *low, long *high) {
+static bool start_loop(long start, long end, long step, struct loop_schedule schedule, long *low, long *high) {
     begin_loop((uint64_t)start, (uint64_t)end, (uint64_t)step, step > 0, schedule);
     return take_iteration((uint64_t *)low, (uint64_t *)high);
 }
@@ -251,7 +254,7 @@ static bool start_loop(long start, long end, long step, struct said schedule, lo
 typedef unsigned long long ull;
 
 /* Begin a loop with an unsigned variable and the running thread's first iteration of it; false if it has none. */
-static bool start_unsigned_loop(bool counts_up, ull start, ull end, ull step, struct said schedule, ull *low,
+static bool start_unsigned_loop(bool counts_up, ull start, ull end, ull step, struct loop_schedule schedule, ull *low,
                                 ull *high) {
     /* Signs are turned, so that the numbers compare as signed ones do. */
     struct work *work = begin_loop(start, end, step, counts_up, schedule);
@@ -267,10 +270,10 @@ static bool start_unsigned_loop(bool counts_up, ull start, ull end, ull step, st
     bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return take_iteration((uint64_t *)a, (uint64_t *)b); }
 #define LOOP(name, is_static, is_ordered)                                                                              \
     bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                                  \
-        return start_loop(s, e, i, (struct said){is_static, is_ordered, c, PLACE}, a, b);                              \
+        return start_loop(s, e, i, (struct loop_schedule){is_static, is_ordered, c, PLACE}, a, b);                     \
     }                                                                                                                  \
     bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull c, ull *a, ull *b) {                           \
-        return start_unsigned_loop(up, s, e, i, (struct said){is_static, is_ordered, (long)c, PLACE}, a, b);           \
+        return start_unsigned_loop(up, s, e, i, (struct loop_schedule){is_static, is_ordered, (long)c, PLACE}, a, b);  \
     }                                                                                                                  \
     NEXT(name)
 /* schedule(guided) stands for the program's schedule(static), schedule(dynamic) for every other one. */
@@ -284,10 +287,10 @@ LOOP(ordered_guided, true, true)
 LOOP(ordered_static, true, true)
 #define LOOP_RUNTIME(name, is_ordered)                                                                                 \
     bool GOMP_loop_##name##_start(long s, long e, long i, long *a, long *b) {                                          \
-        return start_loop(s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                                  \
+        return start_loop(s, e, i, (struct loop_schedule){false, is_ordered, 0, PLACE}, a, b);                         \
     }                                                                                                                  \
     bool GOMP_loop_ull_##name##_start(bool up, ull s, ull e, ull i, ull *a, ull *b) {                                  \
-        return start_unsigned_loop(up, s, e, i, (struct said){false, is_ordered, 0, PLACE}, a, b);                     \
+        return start_unsigned_loop(up, s, e, i, (struct loop_schedule){false, is_ordered, 0, PLACE}, a, b);            \
     }                                                                                                                  \
     NEXT(name)
 LOOP_RUNTIME(runtime, false)
@@ -299,7 +302,7 @@ struct combined {
     void (*function)(void *);
     void *data;
     long start, end, step;
-    struct said said;
+    struct loop_schedule schedule;
     unsigned sections;
 };
 
@@ -312,19 +315,19 @@ static void begin_combined(void *data) {
         me->iteration = -1;
         me->work->count = combined->sections;
         if (is_first) {
-            me->work->loop = instances += 2;
-            me->work->place = place_of(combined->said.place);
+            me->work->loop = last_loop += 2;
+            me->work->place = place_of(combined->schedule.place);
         }
     } else {
         begin_loop((uint64_t)combined->start, (uint64_t)combined->end, (uint64_t)combined->step, combined->step > 0,
-                   combined->said);
+                   combined->schedule);
     }
     combined->function(combined->data);
 }
 
 /* Run a `parallel for`: a parallel region whose threads all enter the loop first. */
 static void run_combined_loop(void (*fn)(void *), void *data, unsigned thread_count, long start, long end, long step,
-                              struct said schedule, uintptr_t frame) {
+                              struct loop_schedule schedule, uintptr_t frame) {
     struct combined construct = {fn, data, start, end, step, schedule, 0};
     run_parallel_region(begin_combined, &construct, thread_count, schedule.place, frame, false);
 }
@@ -333,7 +336,7 @@ static void run_combined_loop(void (*fn)(void *), void *data, unsigned thread_co
     void GOMP_parallel_loop_##name(void (*fn)(void *), void *d, unsigned n, long s, long e, long i, long c,            \
                                    unsigned f) {                                                                       \
         (void)f;                                                                                                       \
-        run_combined_loop(fn, d, n, s, e, i, (struct said){is_static, false, c, BEGINNING(fn)}, FRAME);                \
+        run_combined_loop(fn, d, n, s, e, i, (struct loop_schedule){is_static, false, c, BEGINNING(fn)}, FRAME);       \
     }
 COMBINED(dynamic, false)
 COMBINED(guided, true)
@@ -385,7 +388,7 @@ unsigned GOMP_sections_start(unsigned count) {
     me->iteration = -1;
     if (is_first) {
         me->work->count = count;
-        me->work->loop = instances += 2;
+        me->work->loop = last_loop += 2;
         me->work->place = place_of(PLACE);
         count_construct_run(place_of(PLACE), "loop", count);
     }
@@ -396,7 +399,7 @@ unsigned GOMP_sections_next(void) { return take_section(); }
 /* Called by GCC's code for `parallel sections`: run a region whose threads all enter the sections first. */
 void GOMP_parallel_sections(void (*fn)(void *), void *data, unsigned thread_count, unsigned count, unsigned flags) {
     (void)flags;
-    struct combined construct = {.function = fn, .data = data, .sections = count, .said.place = BEGINNING(fn)};
+    struct combined construct = {.function = fn, .data = data, .sections = count, .schedule.place = BEGINNING(fn)};
     count_construct_run(place_of(BEGINNING(fn)), "loop", count);
     run_parallel_region(begin_combined, &construct, thread_count, BEGINNING(fn), FRAME, false);
 }
@@ -495,7 +498,8 @@ void GOMP_ordered_end(void) {
 
 /* Begin a loop nest with `ordered(n)`, whose iterations wait for each other by `depend(sink)`, and the running thread's
  * first iteration. `counts`: iterations of each dimension. False if the thread has none. */
-static bool start_doacross_loop(unsigned dimensions, const long *counts, struct said schedule, long *low, long *high) {
+static bool start_doacross_loop(unsigned dimensions, const long *counts, struct loop_schedule schedule, long *low,
+                                long *high) {
     struct work *work = begin_loop(0, (uint64_t)counts[0], 1, true, schedule);
     work->part = 1;
     if (!work->posted) {
@@ -513,7 +517,7 @@ static bool start_doacross_loop(unsigned dimensions, const long *counts, struct 
 
 #define DOACROSS(name, is_static)                                                                                      \
     bool GOMP_loop_doacross_##name##_start(unsigned n, long *counts, long c, long *a, long *b) {                       \
-        return start_doacross_loop(n, counts, (struct said){is_static, false, c, PLACE}, a, b);                        \
+        return start_doacross_loop(n, counts, (struct loop_schedule){is_static, false, c, PLACE}, a, b);               \
     }
 DOACROSS(dynamic, false)
 DOACROSS(guided, true)
@@ -580,8 +584,8 @@ static void provide_shared_memory(struct work *work, uintptr_t *reductions, void
 
 /* Begin a loop by GCC's number of its schedule (0 runtime, 1 static, 2 dynamic, 3 guided), with shared memory if
  * wanted, and the running thread's first iteration. */
-static bool start_general_loop(long start, long end, long step, long schedule, struct said directive, long *low,
-                               long *high, uintptr_t *reductions, void **memory) {
+static bool start_general_loop(long start, long end, long step, long schedule, struct loop_schedule directive,
+                               long *low, long *high, uintptr_t *reductions, void **memory) {
     directive.is_static = (schedule & 0xff) == 3;
     struct work *work = begin_loop((uint64_t)start, (uint64_t)end, (uint64_t)step, step > 0, directive);
     provide_shared_memory(work, reductions, memory);
@@ -592,15 +596,15 @@ static bool start_general_loop(long start, long end, long step, long schedule, s
  * iteration. */
 bool GOMP_loop_start(long start, long end, long step, long schedule, long chunk, long *low, long *high,
                      uintptr_t *reductions, void **memory) {
-    return start_general_loop(start, end, step, schedule, (struct said){.line = chunk, .place = PLACE}, low, high,
-                              reductions, memory);
+    return start_general_loop(start, end, step, schedule, (struct loop_schedule){.line = chunk, .place = PLACE}, low,
+                              high, reductions, memory);
 }
 
 /* Called by GCC's code for an ordered loop with task reductions or shared memory: begin it and the running thread's
  * first iteration. */
 bool GOMP_loop_ordered_start(long start, long end, long step, long schedule, long chunk, long *low, long *high,
                              uintptr_t *reductions, void **memory) {
-    struct said directive = {.is_ordered = true, .line = chunk, .place = PLACE};
+    struct loop_schedule directive = {.is_ordered = true, .line = chunk, .place = PLACE};
     return start_general_loop(start, end, step, schedule, directive, low, high, reductions, memory);
 }
 
@@ -608,8 +612,8 @@ bool GOMP_loop_ordered_start(long start, long end, long step, long schedule, lon
  * thread's first iteration. */
 bool GOMP_loop_doacross_start(unsigned dimensions, long *counts, long schedule, long chunk, long *low, long *high,
                               uintptr_t *reductions, void **memory) {
-    bool has_iteration =
-        start_doacross_loop(dimensions, counts, (struct said){(schedule & 0xff) == 3, false, chunk, PLACE}, low, high);
+    bool has_iteration = start_doacross_loop(
+        dimensions, counts, (struct loop_schedule){(schedule & 0xff) == 3, false, chunk, PLACE}, low, high);
     provide_shared_memory(me->work, reductions, memory);
     return has_iteration;
 }

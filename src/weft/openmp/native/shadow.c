@@ -30,7 +30,7 @@ void reserve_memory_at(uintptr_t address, size_t size) { reserve_memory((void *)
 
 static struct mark *plain_marks, *atomic_marks; /* from now.old and now.old_atomic on, which stand at their start */
 mark_t *last_marks;
-static uint32_t *callers; /* by place: of code of the language's library */
+static uint32_t *noted_callers; /* by place: of code of the language's library */
 
 /* Begin a turn of the running strand (iteration, task or thread): all marks (IDs of accesses) made from now on are its
  * own. */
@@ -58,7 +58,7 @@ void open_shadow(void) {
     plain_marks = reserve_memory(NULL, MARKS * sizeof *plain_marks);
     atomic_marks = reserve_memory(NULL, MARKS * sizeof *atomic_marks);
     last_marks = reserve_memory(NULL, PLACES * sizeof *last_marks);
-    callers = reserve_memory(NULL, PLACES * sizeof *callers);
+    noted_callers = reserve_memory(NULL, PLACES * sizeof *noted_callers);
     restart_marks();
 }
 
@@ -80,7 +80,7 @@ void retire_all_marks(void) {
 
 bool are_marks_nearly_used_up(void) { return now.mark > MOST_OLD || now.atomic - ATOMIC > MOST_OLD; }
 
-uint32_t get_noted_caller(uint32_t place) { return callers[place]; }
+uint32_t get_noted_caller(uint32_t place) { return noted_callers[place]; }
 
 /* Return at how many code places of the program an access was checked. */
 size_t count_accessing_places(void) {
@@ -116,7 +116,7 @@ mark_t make_mark(uint32_t place) {
     number = *next_number;
     *next_number += 2;
     *get_mark(number) = (struct mark){now.current, place};
-    if (is_library_place(place & ~ATOMIC)) callers[place & ~ATOMIC] = find_library_caller(place & ~ATOMIC);
+    if (is_library_place(place & ~ATOMIC)) noted_callers[place & ~ATOMIC] = find_library_caller(place & ~ATOMIC);
     return *last_mark = number | (now.in_row && !(number & ATOMIC));
 }
 

@@ -18,7 +18,7 @@ struct node *weft_nodes;
 strand_t weft_first = 1;
 static uint32_t searches;
 #define MANY (4u << 20) /* so many are given back when they are over; fewer are soon used again */
-static bool any_before, any_history;
+static bool has_edges, has_histories;
 
 /* Map the table of strands (iterations, tasks, threads) once for the whole run; pages take no RAM until they are used.
  * Aborts on failure. */
@@ -74,9 +74,9 @@ void retire_strands_before(strand_t base) {
     const uintptr_t page = 4096;
     uintptr_t low = ((uintptr_t)node(now.base + 8) + page - 1) & ~(page - 1),
               high = (uintptr_t)node(base) & ~(page - 1);
-    if (!any_before && !any_history && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
+    if (!has_edges && !has_histories && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
     now.base = base;
-    any_before = false; /* all paths are over */
+    has_edges = false; /* all paths are over */
     retire_all_marks();
 }
 
@@ -85,7 +85,7 @@ void retire_strands_before(strand_t base) {
 void retire_all_strands(void) {
     if (!weft_nodes) reserve_strand_nodes();
     chunk = NULL;
-    any_before = any_history = false;
+    has_edges = has_histories = false;
     if (now.next - weft_first > MANY) madvise(weft_nodes, (now.next - weft_first) * sizeof *weft_nodes, MADV_DONTNEED);
     if (now.next > 0xF0000000u || are_marks_nearly_used_up()) {
         empty_shadow();
@@ -107,7 +107,7 @@ void set_current_strand(strand_t strand) {
     now.first_turn = strand > now.newest;
     if (now.first_turn) now.newest = strand;
     begin_turn_of_marks();
-    now.in_row = strand - now.row < now.row_end - now.row && !any_before;
+    now.in_row = strand - now.row < now.row_end - now.row && !has_edges;
     now.locks = me && (me->held || me->released);
     now.apart = !now.on || !me || now.locks || now.devices;
     refresh_hooks();
@@ -146,7 +146,7 @@ static void add_order_edge(strand_t strand, strand_t earlier, strand_t last) {
 void order_strand_after(strand_t strand, strand_t earlier, strand_t last) {
     if (earlier < now.base) return;
     add_order_edge(strand, earlier, last);
-    any_before = true;
+    has_edges = true;
     now.in_row = false;
     refresh_hooks();
 }
@@ -171,7 +171,7 @@ strand_t add_release_to_history(strand_t history, strand_t released) {
         }
     }
     strand_t extended = create_strand(0, HISTORY, 0);
-    any_history = true;
+    has_histories = true;
     if (history >= now.base) add_order_edge(extended, history, now.next);
     add_order_edge(extended, released, now.next - 1);
     return extended;
@@ -181,7 +181,7 @@ strand_t add_release_to_history(strand_t history, strand_t released) {
  * strand `first_last`, and by `second` up to now. */
 strand_t create_history_of_two(strand_t first, strand_t first_last, strand_t second) {
     strand_t history = create_strand(0, HISTORY, 0);
-    any_history = true;
+    has_histories = true;
     add_order_edge(history, first, first_last);
     add_order_edge(history, second, now.next - 1);
     return history;
@@ -310,19 +310,19 @@ static bool search_order(strand_t earlier, strand_t later, bool with_locks, stru
     later = find_strand_without_locks(later);
     if (earlier == later || find_whole_strand(earlier) == find_whole_strand(later)) return true;
     if (is_ordered_by_tree(earlier, later) || are_of_same_static_share(earlier, later)) return true;
-    return any_before && is_ordered_by_edges(earlier, later, with_locks, short_search);
+    return has_edges && is_ordered_by_edges(earlier, later, with_locks, short_search);
 }
 
 /* Return whether two strands are iterations of one loop and no edges exist that could order them. */
 static bool are_iterations_of_same_loop(strand_t one, strand_t other) {
     const struct node *node_one = node(one), *node_other = node(other);
     return node_one->kind == ITERATION && node_other->kind == ITERATION && node_one->loop == node_other->loop &&
-           !any_before;
+           !has_edges;
 }
 
 /* Return whether `earlier` happens before `later`, with a cache. `short_search` limits the search; NULL: thorough. */
 static bool is_ordered_by(strand_t earlier, strand_t later, struct short_search *short_search) {
-    if (earlier - now.row < now.row_end - now.row && later - now.row < now.row_end - now.row && !any_before)
+    if (earlier - now.row < now.row_end - now.row && later - now.row < now.row_end - now.row && !has_edges)
         return earlier == later;
     static struct {
         strand_t a, b;

@@ -8,7 +8,7 @@
 #define HOST 1
 enum { FIRSTPRIVATE = 12 };
 
-static int device; /* the default one */
+static int default_device; /* the default one */
 
 /* In calls of the library -1 is the host, too, since OpenMP 5.2. */
 static bool names_host(int d) { return d == HOST || d == -1; }
@@ -18,7 +18,7 @@ extern char weft_omp_one_memory __attribute__((weak));
 
 /* Return whether a device number means the host (-1: the default device). */
 static bool is_host(int device_number) {
-    if (device_number == -1) device_number = device;
+    if (device_number == -1) device_number = default_device;
     return device_number != 0 || &weft_omp_one_memory || me->on_device;
 }
 
@@ -73,16 +73,16 @@ static void end_data_region(struct data_region **list) {
     free(region->items.host), free((void *)region->items.sizes), free((void *)region->items.kinds), free(region);
 }
 
-static struct data_region *pending; /* of constructs with nowait */
+static struct data_region *pending_targets; /* of constructs with nowait */
 
 /* Do the deferred copies of all `nowait` target constructs, because they are being waited for. */
 void finish_pending_targets(void) {
-    while (pending) end_data_region(&pending);
+    while (pending_targets) end_data_region(&pending_targets);
 }
 
 /* Return whether a `nowait` target construct that was not waited for may still write to an address. */
 bool may_pending_target_write(uintptr_t address) {
-    for (const struct data_region *region = pending; region; region = region->outer)
+    for (const struct data_region *region = pending_targets; region; region = region->outer)
         for (size_t i = 0; i < region->items.count; i++)
             if (address - (uintptr_t)region->items.host[i] < region->items.sizes[i]) return true;
     return false;
@@ -95,7 +95,7 @@ enum { NOWAIT = 1, EXIT = 2 };
 
 /* Call `ends` for a construct's map items; with `nowait`, defer that until the construct is waited for. */
 static void end_items_now_or_later(const struct items *items, unsigned flags, void (*ends)(const struct items *)) {
-    if (flags & NOWAIT) push_data_region(&pending, items, ends);
+    if (flags & NOWAIT) push_data_region(&pending_targets, items, ends);
     else ends(items);
 }
 
@@ -233,15 +233,15 @@ __attribute__((constructor(102))) static void declare_linked_variables(void) {
 
 /* --- what programs ask -------------------------------------------------------------------------------------------- */
 
-NUMBER(get_default_device, device)
+NUMBER(get_default_device, default_device)
 NUMBER(get_num_devices, HOST)
 NUMBER(get_initial_device, HOST)
 NUMBER(get_device_num, me->on_device ? 0 : HOST)
 NUMBER(is_initial_device, !me->on_device)
 
-void omp_set_default_device(int d) { device = d; }
-void omp_set_default_device_(const int *d) { device = *d; }
-void omp_set_default_device_8_(const int64_t *d) { device = (int)*d; }
+void omp_set_default_device(int d) { default_device = d; }
+void omp_set_default_device_(const int *d) { default_device = *d; }
+void omp_set_default_device_8_(const int64_t *d) { default_device = (int)*d; }
 
 void *omp_target_alloc(size_t n, int d) { return names_host(d) ? malloc(n) : allocate_device_memory(16, n); }
 void omp_target_free(void *p, int d) { (void)d, free(p); }

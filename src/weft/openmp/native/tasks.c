@@ -191,22 +191,22 @@ static bool is_unchecked(void) { return !now.on; }
 
 /* Where one thread runs, nothing is checked but what a device does beside it: from its first task of a construct with
  * nowait on, until none is left that was not waited for. */
-static struct task *beside;
+static struct task *device_task_maker;
 
-bool is_device_task_pending(void) { return beside != NULL; }
-void forget_device_tasks(void) { beside = NULL; }
+bool is_device_task_pending(void) { return device_task_maker != NULL; }
+void forget_device_tasks(void) { device_task_maker = NULL; }
 
 /* Return whether the running thread, alone, waits for its own tasks at once: only those of a device are beside it. */
-static bool runs_tasks_at_once(void) { return beside && is_team_of_one(); }
+static bool runs_tasks_at_once(void) { return device_task_maker && is_team_of_one(); }
 
 /* Switch the check off again in single-threaded code, once all asynchronous device tasks were waited for. */
 static void end_device_task_check(void) {
     struct task *task = me->task;
-    if (!beside || task != beside) return;
+    if (!device_task_maker || task != device_task_maker) return;
     for (size_t i = 0; i < task->count; i++)
         if (task->children[i] >= now.base && !node(task->children[i])->joined) return;
     task->count = 0;
-    beside = NULL;
+    device_task_maker = NULL;
     set_checking(false);
     if (!me->team) retire_all_strands();
 }
@@ -314,7 +314,7 @@ void run_target_task(void (*fn)(void *), void *data, uint32_t place, enum maker 
         return;
     }
     if (is_unchecked()) {
-        beside = me->task;
+        device_task_maker = me->task;
         set_checking(true);
     }
     if (depend) for_each_depend(depend, wait_for_detached_dependence, me->task);

@@ -17,7 +17,7 @@ from weft.tasks.backend import Movement, Stop
 from weft.tasks.cilk5 import layout
 from weft.tasks.cilk5.build import Procedures, build_program, split_command
 from weft.tasks.cilk5.layout import Cilk5Row, Cilk5Table
-from weft.tasks.cilk5.variables import CLONE, Cilk5Frame, evaluate_in_procedure, source_name
+from weft.tasks.cilk5.variables import CLONE, Cilk5Frame, evaluate_in_procedure, name_in_source
 from weft.tasks.gdb import Frame, Gdb, Terminal, is_program_frame
 from weft.tasks.layout import format_pedigree
 from weft.tasks.model import SourceLine, TaskRow, Wait
@@ -74,7 +74,7 @@ class Cilk5Gdb(Gdb):
             ):
                 point = self.points.pop(number)
                 self.ask(f"-break-delete {number}")
-                self.points[str(self.insert(point, f"*{inside:#x}")["bkpt"]["number"])] = point
+                self.points[str(self.insert_breakpoint(point, f"*{inside:#x}")["bkpt"]["number"])] = point
                 continue
             for place in made.get("locations", []):
                 at = int(str(place["addr"]), 16), str(place["number"])
@@ -209,7 +209,7 @@ class Cilk5Backend(NativeBackend):
         )  # fmt: skip
 
     def _named(self, at: SourceLine | None) -> SourceLine | None:
-        return replace(at, function=source_name(at.function, self._procedures.scopes)) if at is not None else None
+        return replace(at, function=name_in_source(at.function, self._procedures.scopes)) if at is not None else None
 
     def _find_record(self, task: int) -> Any:
         return next((as_dict(row) for row in self._rows() if row.id == task), None)
@@ -491,7 +491,7 @@ class Cilk5Backend(NativeBackend):
 
     def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
         """Return the value of an expression in a task's frame; variables have their names in the Cilk source."""
-        return self._evaluate_translated(task, expression, level, partial(self._gdb.value, form=gdb_format))
+        return self._evaluate_translated(task, expression, level, partial(self._gdb.value, gdb_format=gdb_format))
 
     def _translate_for_gdb(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
         """Return (gdb's number of a task's thread, gdb's number of the frame, the expression with the names that the

@@ -112,11 +112,11 @@ class Cilk5Table:
         return found[0] if found is not None else None
 
     def deques(self) -> dict[int, int]:
-        """Return the tasks that another worker could take: the address of the task's record -> the kernel's id of the
-        thread of the worker in whose deque its frame is.
+        """Return the tasks that another worker could take from a deque: address of the task's record -> the kernel's id
+        of the thread whose deque has the task's frame.
 
         Cilk's own deques are read: a worker's state begins with pointers to the head and the tail of its deque. The
-        frame at the tail is left out: the worker runs it.
+        frame at the tail is left out, as the worker runs it.
         """
         found = {}
         for worker in self.workers:

@@ -22,7 +22,7 @@ GONE = "not used any more when another worker took the task up: as it was kept b
 Value = Callable[[str], str]
 
 
-def source_name(function: str, procedures: Collection[str]) -> str:
+def name_in_source(function: str, procedures: Collection[str]) -> str:
     """Return the name that a function has in the source, given cilk2c's name for a copy (clone) of a procedure or
     inlet.
     """

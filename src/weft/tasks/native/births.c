@@ -26,19 +26,19 @@ typedef struct {
 
 enum { DEEP = 500, SMALL = 1024, SEEN = 256 }; // DEEP: ancestors that are remembered at most
 static names py;
-static object *forget;
-static int watched;
+static object *forget_function;
+static int is_callback_enabled;
 static uint64_t ids = UINT64_MAX; // the first birth is the one that shows whether this works: number 0
 static entry *table;
 static uint64_t room, used;
 static struct {
     object *code;
     int library;
-} seen[SEEN];
+} known_code[SEEN];
 static struct {
     object *loop;
     pthread_t thread;
-} sure; // this thread runs that loop: it was asked
+} checked_loop; // this thread runs that loop: it was asked
 
 // Drop a reference to a birth (the record of a task's creation) and free it with the last one; its parent's reference
 // is dropped then, too.
@@ -54,7 +54,7 @@ static void release_birth(birth *born) {
 static uint32_t roots; // births without a parent
 
 int (*weft_initialize)(initializer own, object *task, object *arguments, object *keywords);
-static initializer initialize; // asyncio's own, where ours has taken its place
+static initializer original_initializer; // asyncio's own, where ours has taken its place
 
 // Create the birth record of a new task: made by the task `parent` at instruction `lasti` of `code`. NULL without
 // memory.
@@ -146,20 +146,20 @@ birth *weft_birth_of(object *task) {
 // Return whether code belongs to asyncio itself, as the Python side decides; recent answers are cached.
 static int is_library_code(object *code) {
     unsigned slot = (uintptr_t)code >> 5 & (SEEN - 1);
-    if (seen[slot].code != code) {
+    if (known_code[slot].code != code) {
         object *answer = PyObject_CallOneArg(py.is_library, code);
         if (answer == NULL) {
             PyErr_Clear();
             return 0;
         }
         Py_IncRef(code);
-        object *gone = seen[slot].code;
-        seen[slot].code = code;
-        seen[slot].library = PyObject_IsTrue(answer);
+        object *gone = known_code[slot].code;
+        known_code[slot].code = code;
+        known_code[slot].library = PyObject_IsTrue(answer);
         Py_DecRef(answer);
         if (gone != NULL) Py_DecRef(gone);
     }
-    return seen[slot].library;
+    return known_code[slot].library;
 }
 
 // Return the innermost code on the Python stack that is not asyncio's own (a new reference), and its instruction; NULL
@@ -193,15 +193,15 @@ static object *ask_current_task(void) {
 
 // Return the task that runs in this thread and so creates `task` (borrowed); NULL if none runs.
 static object *find_parent_task(object *task) {
-    if (initialize != NULL) return ask_current_task();
+    if (original_initializer != NULL) return ask_current_task();
     if (PyDict_Size(py.current) == 0) return NULL;
     object *loop = PyObject_CallOneArg(py.get_loop, task);
-    if (loop == NULL || sure.loop != loop || !pthread_equal(sure.thread, pthread_self())) {
+    if (loop == NULL || checked_loop.loop != loop || !pthread_equal(checked_loop.thread, pthread_self())) {
         if (loop != NULL) Py_DecRef(loop);
         loop = PyObject_CallNoArgs(py.running);
         if (loop == NULL || loop == _Py_NoneStruct) goto out;
-        sure.loop = loop; // only ever compared
-        sure.thread = pthread_self();
+        checked_loop.loop = loop; // only ever compared
+        checked_loop.thread = pthread_self();
     }
     Py_DecRef(loop); // it runs: it lives
     object *found = PyDict_GetItemWithError(py.current, loop);
@@ -234,7 +234,7 @@ static void record_birth(object *task, object *ref) {
         born = store_birth(task, ref, born);
     }
     if (weft_born != NULL && (born != NULL || early != NULL)) weft_born(task, born != NULL ? born : early);
-    if (watched) {
+    if (is_callback_enabled) {
         object *answer =
             PyObject_CallFunctionObjArgs(py.on_create, task, parent != NULL ? parent : _Py_NoneStruct, NULL);
         if (answer != NULL) Py_DecRef(answer);
@@ -245,7 +245,7 @@ static void record_birth(object *task, object *ref) {
 // Replace WeakSet.add of asyncio's set of tasks: do the same and record the task's birth.
 static object *add_task(object *self, object *task) {
     (void)self;
-    object *weak_reference = PyWeakref_NewRef(task, forget);
+    object *weak_reference = PyWeakref_NewRef(task, forget_function);
     if (weak_reference == NULL) return NULL;
     if (PySet_Add(py.data, weak_reference) < 0) {
         Py_DecRef(weak_reference);
@@ -268,8 +268,8 @@ static object *forget_task(object *self, object *ref) {
 
 // Replace the task type's initializer: call the original one, then record the task's birth.
 static int initialize_task(object *task, object *arguments, object *keywords) {
-    int failed = weft_initialize != NULL ? weft_initialize(initialize, task, arguments, keywords)
-                                         : initialize(task, arguments, keywords);
+    int failed = weft_initialize != NULL ? weft_initialize(original_initializer, task, arguments, keywords)
+                                         : original_initializer(task, arguments, keywords);
     object *weak_reference = failed == 0 ? PyWeakref_NewRef(task, NULL) : NULL;
     if (weak_reference != NULL) {
         record_birth(task, weak_reference);
@@ -305,14 +305,14 @@ static void replace_initializer(initializer old_initializer, initializer new_ini
 static int hook_initializers(void) {
     initializer original = (initializer)PyType_GetSlot(py.task, TP_INIT);
     if (original == NULL || ((initializer *)(void *)py.task)[TYPE_INIT] != original) return 0;
-    initialize = original;
+    original_initializer = original;
     replace_initializer(original, initialize_task);
     return 1;
 }
 
 // Restore asyncio's own initializer.
 __attribute__((visibility("default"))) void weft_births_leave(void) {
-    if (initialize != NULL) replace_initializer(initialize_task, initialize);
+    if (original_initializer != NULL) replace_initializer(initialize_task, original_initializer);
 }
 
 // Convert a birth record to a Python tuple: number, parent's number or None, creating code, instruction, ordinal among
@@ -367,12 +367,12 @@ static struct {
     shape *shapes;
     long *index; // by hash: the shape's number + 1
     long used, room, count, size;
-} in;
+} stacks;
 
 static struct {
     object *waiter;
     long how;
-} met[SEEN]; // futures; owned: a future's callbacks may be as many as tasks
+} known_futures[SEEN]; // futures; owned: a future's callbacks may be as many as tasks
 
 static struct {
     object *frame[3], *await[3], *running[3], *suspended[3], *coro, *waiter, *done, *callbacks;
@@ -396,63 +396,63 @@ static int intern_names(void) {
 // Append an instruction to the list of spots (code, instruction); takes over the reference `code`. Return 0 without
 // memory.
 static int push_spot(object *code, long lasti) {
-    if (in.used == in.room) {
-        long room = in.room != 0 ? 2 * in.room : SMALL;
-        spot *grown = realloc(in.spots, (size_t)room * sizeof *grown);
+    if (stacks.used == stacks.room) {
+        long room = stacks.room != 0 ? 2 * stacks.room : SMALL;
+        spot *grown = realloc(stacks.spots, (size_t)room * sizeof *grown);
         if (grown == NULL) return 0;
-        in.spots = grown;
-        in.room = room;
+        stacks.spots = grown;
+        stacks.room = room;
     }
-    in.spots[in.used++] = (spot){code, lasti};
+    stacks.spots[stacks.used++] = (spot){code, lasti};
     return 1;
 }
 
 static void forget_spots(long from) {
-    while (in.used > from) Py_DecRef(in.spots[--in.used].code);
+    while (stacks.used > from) Py_DecRef(stacks.spots[--stacks.used].code);
 }
 
 // Double the hash index of call stack shapes. Return 0 without memory.
 static int grow_index(void) {
-    long size = in.size != 0 ? 2 * in.size : SMALL;
-    shape *shapes = realloc(in.shapes, (size_t)size / 2 * sizeof *shapes);
-    if (shapes != NULL) in.shapes = shapes;
+    long size = stacks.size != 0 ? 2 * stacks.size : SMALL;
+    shape *shapes = realloc(stacks.shapes, (size_t)size / 2 * sizeof *shapes);
+    if (shapes != NULL) stacks.shapes = shapes;
     long *index = shapes != NULL ? calloc((size_t)size, sizeof *index) : NULL;
     if (index == NULL) return 0;
-    for (long i = 0; i < in.count; i++) {
-        long slot = (long)(in.shapes[i].hash & (uint64_t)(size - 1));
+    for (long i = 0; i < stacks.count; i++) {
+        long slot = (long)(stacks.shapes[i].hash & (uint64_t)(size - 1));
         while (index[slot] != 0) slot = (slot + 1) & (size - 1);
         index[slot] = i + 1;
     }
-    free(in.index);
-    in.index = index;
-    in.size = size;
+    free(stacks.index);
+    stacks.index = index;
+    stacks.size = size;
     return 1;
 }
 
 // Return the number of the shape (a distinct call stack) that the spots from `begin` on form; if it is known already,
 // the spots are removed. -1 without memory.
 static long intern_spots(long begin) {
-    long length = in.used - begin;
+    long length = stacks.used - begin;
     uint64_t hash = (uint64_t)length;
-    for (long i = begin; i < in.used; i++)
-        hash =
-            (hash ^ (uintptr_t)in.spots[i].code ^ (uint64_t)in.spots[i].lasti << 48) * 0x9E3779B97F4A7C15u ^ hash >> 29;
-    if (2 * (in.count + 1) >= in.size && !grow_index()) return -1;
-    long slot = (long)(hash & (uint64_t)(in.size - 1));
-    for (; in.index[slot] != 0; slot = (slot + 1) & (in.size - 1)) {
-        const shape *known = &in.shapes[in.index[slot] - 1];
+    for (long i = begin; i < stacks.used; i++)
+        hash = (hash ^ (uintptr_t)stacks.spots[i].code ^ (uint64_t)stacks.spots[i].lasti << 48) * 0x9E3779B97F4A7C15u ^
+               hash >> 29;
+    if (2 * (stacks.count + 1) >= stacks.size && !grow_index()) return -1;
+    long slot = (long)(hash & (uint64_t)(stacks.size - 1));
+    for (; stacks.index[slot] != 0; slot = (slot + 1) & (stacks.size - 1)) {
+        const shape *known = &stacks.shapes[stacks.index[slot] - 1];
         if (known->hash != hash || known->length != length) continue;
         long equal_count = 0;
         while (equal_count < length &&
-               in.spots[known->begin + equal_count].code == in.spots[begin + equal_count].code &&
-               in.spots[known->begin + equal_count].lasti == in.spots[begin + equal_count].lasti)
+               stacks.spots[known->begin + equal_count].code == stacks.spots[begin + equal_count].code &&
+               stacks.spots[known->begin + equal_count].lasti == stacks.spots[begin + equal_count].lasti)
             equal_count++;
         if (equal_count < length) continue;
         forget_spots(begin);
-        return in.index[slot] - 1;
+        return stacks.index[slot] - 1;
     }
-    in.shapes[in.count] = (shape){hash, begin, length};
-    return (in.index[slot] = ++in.count) - 1;
+    stacks.shapes[stacks.count] = (shape){hash, begin, length};
+    return (stacks.index[slot] = ++stacks.count) - 1;
 }
 
 // Return 0 for a coroutine, 1 for a generator, 2 for an asynchronous generator, -1 for anything else.
@@ -523,7 +523,7 @@ static int push_frames(object *coro) {
 // asyncio.shield().
 static long find_future_wait(object *waiter) {
     unsigned slot = (uintptr_t)waiter >> 5 & (SEEN - 1);
-    if (met[slot].waiter == waiter) return met[slot].how;
+    if (known_futures[slot].waiter == waiter) return known_futures[slot].how;
     object *callbacks = get_attribute(waiter, word.callbacks);
     long activity = PLAIN;
     if (callbacks != NULL && PyList_Size(callbacks) > 1) { // else there is the task's own: nothing is shielded
@@ -532,10 +532,10 @@ static long find_future_wait(object *waiter) {
         if (answer == NULL || answer == _Py_TrueStruct) activity = ASK;
     }
     if (callbacks != NULL) Py_DecRef(callbacks);
-    if (met[slot].waiter != NULL) Py_DecRef(met[slot].waiter);
+    if (known_futures[slot].waiter != NULL) Py_DecRef(known_futures[slot].waiter);
     Py_IncRef(waiter);
-    met[slot].waiter = waiter;
-    return met[slot].how = activity;
+    known_futures[slot].waiter = waiter;
+    return known_futures[slot].how = activity;
 }
 
 // Return what a task is doing: READY, NEW, RUNS, PLAIN, ASK, or the number of the task that it awaits, as far as that
@@ -568,7 +568,7 @@ static long find_task_activity(object *task, object *coro, long spot_count) {
 static int read_task(object *task, line *row) {
     const birth *born = weft_birth_of(task);
     *row = (line){.task = task, .id = born != NULL ? born->id : 0, .made = -1, .how = ASK};
-    long begin = in.used;
+    long begin = stacks.used;
     if (born != NULL && born->parent != NULL) row->parent = born->parent->id;
     if (born != NULL && born->code != NULL) {
         Py_IncRef(born->code);
@@ -577,9 +577,9 @@ static int read_task(object *task, line *row) {
     }
     object *coro = PyObject_CallMethodObjArgs(task, word.coro, NULL);
     if (coro == NULL) PyErr_Clear();
-    begin = in.used;
+    begin = stacks.used;
     int is_good = coro == NULL || push_frames(coro);
-    long spot_count = in.used - begin;
+    long spot_count = stacks.used - begin;
     if (is_good && (row->shape = intern_spots(begin)) < 0) is_good = 0;
     if (is_good && coro != NULL) row->how = find_task_activity(task, coro, spot_count);
     if (coro != NULL) Py_DecRef(coro);
@@ -594,11 +594,11 @@ static int compare_ids(const void *one, const void *other) {
 
 // Return a Python list of all shapes (distinct call stacks), each a tuple of (code, instruction).
 static object *make_spot_list(void) {
-    object *list = PyList_New(in.count);
-    for (long i = 0; list != NULL && i < in.count; i++) {
-        object *spots = PyTuple_New(in.shapes[i].length);
-        for (long index = 0; spots != NULL && index < in.shapes[i].length; index++) {
-            const spot *spot = &in.spots[in.shapes[i].begin + index];
+    object *list = PyList_New(stacks.count);
+    for (long i = 0; list != NULL && i < stacks.count; i++) {
+        object *spots = PyTuple_New(stacks.shapes[i].length);
+        for (long index = 0; spots != NULL && index < stacks.shapes[i].length; index++) {
+            const spot *spot = &stacks.spots[stacks.shapes[i].begin + index];
             PyTuple_SetItem(spots, index, Py_BuildValue("(Ol)", spot->code, spot->lasti));
         }
         PyList_SetItem(list, i, spots);
@@ -634,20 +634,20 @@ static object *walk_tasks(object *self, object *tasks) {
     if (is_good) qsort(lines, (size_t)count, sizeof *lines, compare_ids);
     object *answer = is_good ? make_columns(lines, count) : PyErr_NoMemory();
     for (int i = 0; i < SEEN; i++) {
-        if (met[i].waiter != NULL) Py_DecRef(met[i].waiter);
-        met[i].waiter = NULL;
+        if (known_futures[i].waiter != NULL) Py_DecRef(known_futures[i].waiter);
+        known_futures[i].waiter = NULL;
     }
     forget_spots(0);
-    free(in.spots), free(in.shapes), free(in.index), free(lines);
-    in.spots = NULL, in.shapes = NULL, in.index = NULL;
-    in.used = in.room = in.count = in.size = 0;
+    free(stacks.spots), free(stacks.shapes), free(stacks.index), free(lines);
+    stacks.spots = NULL, stacks.shapes = NULL, stacks.index = NULL;
+    stacks.used = stacks.room = stacks.count = stacks.size = 0;
     return answer;
 }
 
 // Python function: switch the debugger's callback for new tasks on or off.
 static object *enable_callback(object *self, object *is_on) {
     (void)self;
-    watched = PyObject_IsTrue(is_on);
+    is_callback_enabled = PyObject_IsTrue(is_on);
     Py_IncRef(_Py_NoneStruct);
     return _Py_NoneStruct;
 }
@@ -679,7 +679,7 @@ __attribute__((visibility("default"))) object *weft_births(object **given) {
         Py_IncRef(_Py_NoneStruct);
         return _Py_NoneStruct;
     }
-    forget = functions[1];
+    forget_function = functions[1];
     return Py_BuildValue("(NNNNNN)", functions[0], functions[2], functions[3], functions[4], functions[5],
                          functions[6]);
 }

@@ -18,7 +18,7 @@ static struct {
 static struct {
     object *callback, *self, *get_name, *eager_start;
 } word;
-static uint64_t heard;
+static uint64_t step_count;
 
 enum { UNNAMED = UINT32_MAX };
 
@@ -77,7 +77,7 @@ static void record_step(object *task) {
                                   .name = born->name != UNNAMED ? born->name : 0,
                                   .kind = WEFT_TASK_EXPLICIT};
     weft_switch(&to);
-    heard++;
+    step_count++;
 }
 
 // Callback of PyDict_AddWatcher() for asyncio's dictionary of current tasks: record that a task's step begins, or that
@@ -156,7 +156,7 @@ __attribute__((visibility("default"))) void weft_steps_define(int type, const vo
     weft_switches_define(type, payload, length);
 }
 
-__attribute__((visibility("default"))) uint64_t weft_steps_heard(void) { return heard; }
+__attribute__((visibility("default"))) uint64_t weft_steps_heard(void) { return step_count; }
 
 // Begin to record the steps of all tasks. `given`: a function that numbers code sites, a dictionary for name numbers,
 // Task.get_name, then asyncio's dictionary of current tasks or, if it cannot be watched, None and the objects of `py`

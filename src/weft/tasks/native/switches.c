@@ -36,24 +36,24 @@ static struct {
     struct table definitions;
     const struct weft_chunk *newest; // chunk of DEFINITIONS
     uint64_t parsed; // bytes of DEFINITIONS that are known
-} of_rank = {.fd = -1};
+} rank_record = {.fd = -1};
 
 // A thread of the record: its number in the kernel, the slot it has from a call on.
-static struct met {
+static struct known_thread {
     uint32_t tid, slot;
     uint64_t first;
-} *met;
-static size_t met_count, met_room;
+} *known_threads;
+static size_t known_thread_count, known_thread_room;
 
 // Map a part of the rank's record for reading; NULL on failure.
 static const void *map_record(uint64_t offset, uint64_t bytes) {
-    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, of_rank.fd, (off_t)offset);
+    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, rank_record.fd, (off_t)offset);
     return at == MAP_FAILED ? NULL : at;
 }
 
 // Return an iterator over the record's chunk table, at its first entry.
 static struct table begin_table(void) {
-    return (struct table){of_rank.header->chunks, &of_rank.header->chunk_count, 0, true};
+    return (struct table){rank_record.header->chunks, &rank_record.header->chunk_count, 0, true};
 }
 
 // Return how many entries the current part of the chunk table has so far; the recorder may still add some.
@@ -104,19 +104,19 @@ static COLD int open_record(const char *run) {
 // Open and check this process's record, to read from it how many MPI calls each thread has made. Return false if there
 // is none.
 static COLD bool attach_record(const char *run) {
-    of_rank.fd = open_record(run);
-    of_rank.header = of_rank.fd < 0 ? NULL : map_record(0, WEFT_PAGE);
-    const struct weft_header *header = of_rank.header;
+    rank_record.fd = open_record(run);
+    rank_record.header = rank_record.fd < 0 ? NULL : map_record(0, WEFT_PAGE);
+    const struct weft_header *header = rank_record.header;
     if (header != NULL && !memcmp(header->magic, WEFT_MAGIC, 8) && header->major == WEFT_FORMAT_MAJOR &&
         header->level == WEFT_LEVEL_TRACE && header->pid == (uint32_t)getpid()) {
-        of_rank.definitions = begin_table();
-        of_rank.newest = find_next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0);
-        if (of_rank.newest != NULL) return true;
+        rank_record.definitions = begin_table();
+        rank_record.newest = find_next_chunk(&rank_record.definitions, WEFT_STREAM_DEFINITIONS, 0);
+        if (rank_record.newest != NULL) return true;
     }
     if (header != NULL) munmap((void *)header, WEFT_PAGE);
-    if (of_rank.fd >= 0) close(of_rank.fd);
-    of_rank.fd = -1;
-    of_rank.header = NULL;
+    if (rank_record.fd >= 0) close(rank_record.fd);
+    rank_record.fd = -1;
+    rank_record.header = NULL;
     return false;
 }
 
@@ -140,10 +140,10 @@ static COLD uint8_t *read_new_definitions(size_t *length) {
     *length = 0;
     for (const struct weft_chunk *chunk; (chunk = find_next_chunk(&table, WEFT_STREAM_DEFINITIONS, 0)) != NULL;
          start += get_used_bytes(chunk)) {
-        uint64_t used_bytes = get_used_bytes(chunk), skip = of_rank.parsed > start ? of_rank.parsed - start : 0;
+        uint64_t used_bytes = get_used_bytes(chunk), skip = rank_record.parsed > start ? rank_record.parsed - start : 0;
         if (skip >= used_bytes) continue;
         uint8_t *grown = realloc(bytes, *length + (used_bytes - skip));
-        if (grown == NULL || pread(of_rank.fd, grown + *length, used_bytes - skip, (off_t)(chunk->offset + skip)) !=
+        if (grown == NULL || pread(rank_record.fd, grown + *length, used_bytes - skip, (off_t)(chunk->offset + skip)) !=
                                  (ssize_t)(used_bytes - skip)) {
             free(grown != NULL ? grown : bytes);
             return NULL;
@@ -169,17 +169,19 @@ static COLD void learn_threads(void) {
         const uint8_t *field = cursor, *stop = cursor + size;
         cursor = stop;
         if (type != WEFT_DEF_THREAD) continue;
-        if (met_count == met_room) {
-            struct met *grown = met_room < FOUND ? realloc(met, (met_room + 64) * 2 * sizeof *met) : NULL;
+        if (known_thread_count == known_thread_room) {
+            struct known_thread *grown =
+                known_thread_room < FOUND ? realloc(known_threads, (known_thread_room + 64) * 2 * sizeof *known_threads)
+                                          : NULL;
             if (grown == NULL) break;
-            met = grown;
-            met_room = (met_room + 64) * 2;
+            known_threads = grown;
+            known_thread_room = (known_thread_room + 64) * 2;
         }
         uint32_t slot = (uint32_t)read_varint(&field, stop);
         uint64_t first = read_varint(&field, stop);
-        met[met_count++] = (struct met){(uint32_t)read_varint(&field, stop), slot, first};
+        known_threads[known_thread_count++] = (struct known_thread){(uint32_t)read_varint(&field, stop), slot, first};
     }
-    of_rank.parsed += bytes != NULL ? (uint64_t)(cursor - bytes) : 0;
+    rank_record.parsed += bytes != NULL ? (uint64_t)(cursor - bytes) : 0;
     free(bytes);
 }
 
@@ -188,15 +190,15 @@ static COLD void learn_threads(void) {
 static char run_path[PATH_MAX], runtime_name[32];
 static enum { OFF, WAITING, ON } state;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the file, the threads, and what is read of the record
-static struct weft_record *file;
+static struct weft_record *task_file;
 static struct weft_stream definitions;
 static struct {
     uint8_t *bytes;
     size_t used, room;
-} kept; // definitions from before there was a file
-static uint32_t streams;
+} buffered; // definitions from before there was a file
+static uint32_t stream_count;
 static pthread_key_t thread_end;
-static uint64_t asked, ask_at = 1;
+static uint64_t attach_calls, next_attach_call = 1;
 
 struct switches { // one a thread that has tasks
     struct weft_switch now;
@@ -219,27 +221,27 @@ struct switches { // one a thread that has tasks
     struct switches *next_free;
 };
 
-static struct switches *left; // by threads that have ended
-static __thread __attribute__((tls_model("initial-exec"))) struct switches *self;
+static struct switches *spare_streams; // by threads that have ended
+static __thread __attribute__((tls_model("initial-exec"))) struct switches *own_stream;
 
 // Append bytes to the task file's definitions, or to a memory buffer until the file exists. Return whether that worked.
 static bool append_to_file(const void *bytes, size_t byte_count) {
-    if (file != NULL) {
+    if (task_file != NULL) {
         if (!weft_stream_fits(&definitions, byte_count)) return false;
         memcpy(definitions.next, bytes, byte_count);
         definitions.next += byte_count;
         weft_stream_publish(&definitions);
         return true;
     }
-    if (kept.used + byte_count > kept.room) {
-        size_t room = 2 * (kept.room + byte_count);
-        uint8_t *grown = room <= LATEST ? realloc(kept.bytes, room) : NULL;
+    if (buffered.used + byte_count > buffered.room) {
+        size_t room = 2 * (buffered.room + byte_count);
+        uint8_t *grown = room <= LATEST ? realloc(buffered.bytes, room) : NULL;
         if (grown == NULL) return false;
-        kept.bytes = grown;
-        kept.room = room;
+        buffered.bytes = grown;
+        buffered.room = room;
     }
-    memcpy(kept.bytes + kept.used, bytes, byte_count);
-    kept.used += byte_count;
+    memcpy(buffered.bytes + buffered.used, bytes, byte_count);
+    buffered.used += byte_count;
     return true;
 }
 
@@ -272,21 +274,21 @@ static uint8_t *put_string(uint8_t *end, const char *text, size_t length) {
 
 // Create this process's task file in the run, with the definitions that were buffered. Return whether that worked.
 static COLD bool create_file(void) {
-    const struct weft_header *rank = of_rank.header;
+    const struct weft_header *rank = rank_record.header;
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/tasks/%s-%u-%s.tasks", run_path, rank->host, rank->pid, runtime_name);
     if (length < 0 || length >= (int)sizeof path) return false;
-    file = weft_record_create(path, rank->level, rank->rank, rank->world_size);
-    if (file == NULL) return false;
-    struct weft_header *own = file->header;
+    task_file = weft_record_create(path, rank->level, rank->rank, rank->world_size);
+    if (task_file == NULL) return false;
+    struct weft_header *own = task_file->header;
     own->slot_size = sizeof(struct weft_switch);
     memcpy(own->job, rank->job, sizeof own->job);
     memcpy(own->magic, WEFT_TASKS_MAGIC, sizeof own->magic);
-    if (!weft_stream_open(file, &definitions, WEFT_STREAM_DEFINITIONS, 0)) return false;
+    if (!weft_stream_open(task_file, &definitions, WEFT_STREAM_DEFINITIONS, 0)) return false;
     uint8_t about[64], *end = put_string(about, runtime_name, strlen(runtime_name));
     end = put_string(end, "", 0);
     write_definition(WEFT_DEF_LIBRARY, about, (size_t)(end - about));
-    return append_to_file(kept.bytes, kept.used);
+    return append_to_file(buffered.bytes, buffered.used);
 }
 
 // Return whether the task file exists, creating it once the process has a record. The recorder removes
@@ -296,8 +298,8 @@ static COLD bool create_file_if_recorded(void) {
     if (getenv("WEFT_INTERNAL_RUN") != NULL) return false;
     bool is_on = false;
     pthread_mutex_lock(&lock);
-    if (state == WAITING && ++asked >= ask_at) {
-        ask_at = 2 * asked;
+    if (state == WAITING && ++attach_calls >= next_attach_call) {
+        next_attach_call = 2 * attach_calls;
         if (attach_record(run_path)) state = create_file() ? ON : OFF;
     }
     is_on = state == ON;
@@ -308,32 +310,32 @@ static COLD bool create_file_if_recorded(void) {
 // When a thread ends: leave its stream to later threads.
 static void give_back_stream(void *data) {
     struct switches *switches = data;
-    self = NULL;
+    own_stream = NULL;
     pthread_mutex_lock(&lock);
-    switches->next_free = left;
-    left = switches;
+    switches->next_free = spare_streams;
+    spare_streams = switches;
     pthread_mutex_unlock(&lock);
 }
 
 // In a forked child: record nothing, and reset the lock.
 static void stop_in_child(void) {
     state = OFF;
-    self = NULL;
+    own_stream = NULL;
     pthread_mutex_init(&lock, NULL);
 }
 
 // Return this thread's stream of task switches: one that an ended thread has left, or a new one. NULL without memory.
 static COLD struct switches *acquire_stream(void) {
     pthread_mutex_lock(&lock);
-    struct switches *switches = left;
+    struct switches *switches = spare_streams;
     if (switches != NULL) {
-        left = switches->next_free;
+        spare_streams = switches->next_free;
         *switches = (struct switches){.stream = switches->stream, .number = switches->number};
     } else {
         switches = calloc(1, sizeof *switches);
     }
     pthread_mutex_unlock(&lock);
-    self = switches;
+    own_stream = switches;
     if (switches != NULL) pthread_setspecific(thread_end, switches);
     return switches;
 }
@@ -342,8 +344,9 @@ static COLD struct switches *acquire_stream(void) {
 static COLD bool open_stream(struct switches *switches) {
     pthread_mutex_lock(&lock);
     bool is_good = switches->stream.base != NULL ||
-                   (streams <= 0xffff && weft_stream_open(file, &switches->stream, WEFT_STREAM_EVENTS, (int)streams));
-    if (is_good && switches->number == 0) switches->number = ++streams, file->header->threads = streams;
+                   (stream_count <= 0xffff &&
+                    weft_stream_open(task_file, &switches->stream, WEFT_STREAM_EVENTS, (int)stream_count));
+    if (is_good && switches->number == 0) switches->number = ++stream_count, task_file->header->threads = stream_count;
     if (is_good) {
         uint8_t payload[64], *end = weft_put_u(payload, switches->number - 1);
         end = weft_put_u(end, (uint64_t)(switches->stream.next - switches->stream.base) / sizeof(struct weft_switch));
@@ -362,14 +365,15 @@ static COLD bool find_slot(struct switches *switches) {
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
     pthread_mutex_lock(&lock);
     const struct weft_chunk *chunk;
-    while ((chunk = find_next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL) of_rank.newest = chunk;
-    switches->looked = get_used_bytes(of_rank.newest);
+    while ((chunk = find_next_chunk(&rank_record.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL)
+        rank_record.newest = chunk;
+    switches->looked = get_used_bytes(rank_record.newest);
     learn_threads();
-    for (size_t i = met_count; i-- > 0 && !switches->known;) {
-        if (met[i].tid != tid) continue;
+    for (size_t i = known_thread_count; i-- > 0 && !switches->known;) {
+        if (known_threads[i].tid != tid) continue;
         switches->known = true;
-        switches->slot = met[i].slot;
-        switches->first = met[i].first;
+        switches->slot = known_threads[i].slot;
+        switches->first = known_threads[i].first;
         switches->table = begin_table();
         switches->chunk = find_next_chunk(&switches->table, WEFT_STREAM_EVENTS, switches->slot);
     }
@@ -381,7 +385,7 @@ static COLD bool find_slot(struct switches *switches) {
 static inline uint64_t count_calls(struct switches *switches) {
     if (RARELY(!switches->known)) {
         // A chunk of which nothing is used yet may not tell of what still went into the one before it.
-        uint64_t defined = get_used_bytes(of_rank.newest);
+        uint64_t defined = get_used_bytes(rank_record.newest);
         if ((defined == switches->looked && defined != 0) || !find_slot(switches)) return 0;
     }
     if (RARELY(switches->chunk == NULL) &&
@@ -441,7 +445,7 @@ static COLD bool begin_stream(struct switches *switches) {
 
 // Record that the MPI calls of this thread belong to another task from now on.
 void weft_switch(const struct weft_switch *to) {
-    struct switches *switches = self;
+    struct switches *switches = own_stream;
     if (RARELY(state == OFF)) return stop_stream(switches);
     if (RARELY(switches == NULL) && (switches = acquire_stream()) == NULL) return;
     if (RARELY(!switches->written) && !begin_stream(switches)) {
@@ -454,7 +458,7 @@ void weft_switch(const struct weft_switch *to) {
     switches->now = *to;
 }
 
-struct weft_switch weft_switch_now(void) { return self != NULL ? self->now : (struct weft_switch){0}; }
+struct weft_switch weft_switch_now(void) { return own_stream != NULL ? own_stream->now : (struct weft_switch){0}; }
 
 // ---- sites ----
 
@@ -542,7 +546,7 @@ static COLD uint32_t find_site_number(const void *address) {
 // Return the number of a code site (a return address); recent ones of the thread are cached without a lock.
 uint32_t weft_switches_site(const void *address) {
     if (address == NULL) return 0;
-    struct switches *switches = self;
+    struct switches *switches = own_stream;
     uint64_t recent_index = (uintptr_t)address >> 2 & (RECENT - 1);
     if (switches != NULL && switches->recent[recent_index].address == address)
         return switches->recent[recent_index].site;
@@ -576,5 +580,5 @@ int weft_switches_begin(const char *runtime) {
 __attribute__((destructor)) static void close_file(void) {
     if (state != ON) return;
     state = OFF;
-    weft_record_close(file, WEFT_STATE_EXITED);
+    weft_record_close(task_file, WEFT_STATE_EXITED);
 }

@@ -27,13 +27,13 @@
 
 __attribute__((visibility("default"))) table weft_tasks = {
     .magic = {'w', 'e', 'f', 't', 'a', 's', 'k', '1'}, .size = sizeof(task), .slab = SLAB};
-static uint64_t ids;
+static uint64_t last_ids;
 // Stands for every task without room in the table, lies at the bottom of each stack and at the end of each free list.
 static task nobody = {.below = &nobody, .traced = NOBODY};
 static __thread __attribute__((tls_model("initial-exec"))) worker me = {.top = &nobody, .free = &nobody, .slot = -1};
-static worker *spare[WORKERS];  // of threads that have ended: their free records, numbers and scopes
-static ompt_set set;
-static int recording;  // in a rank of `weft run --tasks`: who makes which calls is written down
+static worker *spare_workers[WORKERS];  // of threads that have ended: their free records, numbers and scopes
+static ompt_set set_callback;
+static int is_recording;  // in a rank of `weft run --tasks`: who makes which calls is written down
 static void record_switch(void);
 
 // The debugger's breakpoint: reached only by traced tasks.
@@ -46,7 +46,7 @@ static COLD void enter_thread(void) {
     if (me.thread != 0) return;
     uint64_t worker_count = __atomic_load_n(&weft_tasks.workers, __ATOMIC_ACQUIRE);
     for (uint64_t slot = 0; slot < worker_count && slot < WORKERS && me.slot < 0; slot++) {
-        worker *spare_worker = __atomic_exchange_n(&spare[slot], NULL, __ATOMIC_ACQ_REL);
+        worker *spare_worker = __atomic_exchange_n(&spare_workers[slot], NULL, __ATOMIC_ACQ_REL);
         if (spare_worker == NULL) continue;
         me = *spare_worker;
         __atomic_store_n(&weft_tasks.worker[slot], &me, __ATOMIC_RELEASE);
@@ -68,7 +68,7 @@ static COLD void leave_thread(void) {
     me.thread = 0;
     if (spare_worker != NULL) *spare_worker = me;
     __atomic_store_n(&weft_tasks.worker[me.slot], NULL, __ATOMIC_RELEASE);
-    if (spare_worker != NULL) __atomic_store_n(&spare[me.slot], spare_worker, __ATOMIC_RELEASE);
+    if (spare_worker != NULL) __atomic_store_n(&spare_workers[me.slot], spare_worker, __ATOMIC_RELEASE);
 }
 
 // Add a slab of task records to the table and return one; `nobody` if there is no room or memory.
@@ -112,7 +112,7 @@ static inline task *init_record(task *record, uint64_t id, task *parent, const v
 // Create the record of a new task, a child of `parent` created at a code address; `nobody` if there is no room.
 static COLD task *make_record(task *parent, const void *created) {
     if (me.free == &nobody && (me.free = refill_records()) == &nobody) return &nobody;
-    if ((me.next_id & (SLAB - 1)) == 0) me.next_id = __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED);
+    if ((me.next_id & (SLAB - 1)) == 0) me.next_id = __atomic_fetch_add(&last_ids, SLAB, __ATOMIC_RELAXED);
     return init_record(me.free, me.next_id, parent, created);
 }
 
@@ -146,7 +146,7 @@ static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *ta
     if (flags & OMPT_TASK_INITIAL) {
         record->below = &nobody;
         me.top = record;
-        if (recording) record_switch();
+        if (is_recording) record_switch();
     }
     if (parent->traced & SPAWNS) weft_tasks_signal(ON_CREATE, parent, record);
 }
@@ -330,10 +330,10 @@ static __thread __attribute__((tls_model("initial-exec"))) struct implicit {
     uint64_t line; // that of the implicit task, while it makes a single's tasks
     int within;
 } implicits[NESTED];
-static __thread __attribute__((tls_model("initial-exec"))) int nested;
+static __thread __attribute__((tls_model("initial-exec"))) int nesting_depth;
 
 static inline struct implicit *find_implicit(void) {
-    return nested > 0 && nested <= NESTED ? &implicits[nested - 1] : NULL;
+    return nesting_depth > 0 && nesting_depth <= NESTED ? &implicits[nesting_depth - 1] : NULL;
 }
 
 // At the end of a `single` construct: tasks become children of the thread's implicit task again.
@@ -371,16 +371,16 @@ static COLD void handle_work(int kind, int endpoint, ompt_data *parallel, ompt_d
     // LLVM's runtime names a place within itself for the tasks of a taskloop.
     me.named = pc;
     me.loop = find_outside_address(pc);
-    set(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
+    set_callback(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
 }
 
 // From the first untied task on, use the slower callbacks that do not trust the worker's top.
 static COLD void use_careful_callbacks(void) {
     static int is_careful;
     if (__atomic_exchange_n(&is_careful, 1, __ATOMIC_RELAXED)) return;
-    set(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
-    set(OMPT_TASK_SCHEDULE, (ompt_function)handle_schedule_carefully);
-    set(OMPT_SYNC_REGION, (ompt_function)handle_sync_carefully);
+    set_callback(OMPT_TASK_CREATE, (ompt_function)handle_create_carefully);
+    set_callback(OMPT_TASK_SCHEDULE, (ompt_function)handle_schedule_carefully);
+    set_callback(OMPT_SYNC_REGION, (ompt_function)handle_sync_carefully);
 }
 
 static void handle_thread_begin(int kind, ompt_data *data) {
@@ -440,12 +440,12 @@ static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *d
         record->below = me.top;
         record->traced = weft_tasks.watch;
         me.top = record;
-        if (nested++ < NESTED) implicits[nested - 1] = (struct implicit){.of = record};
+        if (nesting_depth++ < NESTED) implicits[nesting_depth - 1] = (struct implicit){.of = record};
         return;
     }
     task *record = find_record(data);
     if (record == &nobody) return;
-    if (nested > 0) nested--;
+    if (nesting_depth > 0) nesting_depth--;
     me.top = record->below;
     data->ptr = &nobody;
     if ((record->traced & RUNS) && !(flags & OMPT_TASK_INITIAL)) weft_tasks_signal(ON_DONE, record, record->below);
@@ -467,7 +467,8 @@ static void handle_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_d
 // Open or close a taskgroup. The callback for its wait is installed only now, so that other programs do not pay for it.
 static COLD void handle_taskgroup(task *record, int endpoint) {
     static int waits;
-    if (!__atomic_exchange_n(&waits, 1, __ATOMIC_RELAXED)) set(OMPT_SYNC_REGION_WAIT, (ompt_function)handle_sync_wait);
+    if (!__atomic_exchange_n(&waits, 1, __ATOMIC_RELAXED))
+        set_callback(OMPT_SYNC_REGION_WAIT, (ompt_function)handle_sync_wait);
     if (record == &nobody) return;
     if (endpoint == OMPT_BEGIN) {
         scope *group = open_scope(record->scope, NULL);
@@ -543,7 +544,7 @@ static void handle_task_dependence(ompt_data *earlier, ompt_data *later) {
 // In a rank of `weft run --tasks`: what can change a worker's top is called through what looks at it afterwards.
 
 enum { EVENTS = 32 };
-static ompt_function noted[EVENTS];
+static ompt_function recorded_callbacks[EVENTS];
 static ompt_set really_set;
 
 // Return what a task is (enum weft_task_kind), by its parent and its team.
@@ -582,33 +583,34 @@ static void record_switch(void) {
 // OMPT callback while `weft run --tasks` records: call the usual one, then record the current task.
 static void record_task_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
                                const void *pc) {
-    ((__typeof__(&record_task_create))noted[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
+    ((__typeof__(&record_task_create))recorded_callbacks[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
     record_switch();
 }
 
 // OMPT callback while `weft run --tasks` records: call the usual one, then record the current task.
 static void record_task_schedule(ompt_data *from, int status, ompt_data *to) {
-    ((__typeof__(&record_task_schedule))noted[OMPT_TASK_SCHEDULE])(from, status, to);
+    ((__typeof__(&record_task_schedule))recorded_callbacks[OMPT_TASK_SCHEDULE])(from, status, to);
     record_switch();
 }
 
 // OMPT callback while `weft run --tasks` records: call the usual one, then record the current task.
 static void record_implicit_task(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
                                  int flags) {
-    ((__typeof__(&record_implicit_task))noted[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index, flags);
+    ((__typeof__(&record_implicit_task))recorded_callbacks[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index,
+                                                                                flags);
     record_switch();
 }
 
 // OMPT callback while `weft run --tasks` records: call the usual one, then record the current task.
 static void record_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    ((__typeof__(&record_sync_region))noted[OMPT_SYNC_REGION])(kind, endpoint, parallel, data, pc);
+    ((__typeof__(&record_sync_region))recorded_callbacks[OMPT_SYNC_REGION])(kind, endpoint, parallel, data, pc);
     record_switch();
 }
 
 // Replace ompt_set_callback() while `weft run --tasks` records: callbacks that may change the current task are wrapped
 // by recording ones.
 static int set_recording_callback(int event, ompt_function callback) {
-    noted[event] = callback;
+    recorded_callbacks[event] = callback;
     if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)record_task_schedule;
     if (event == OMPT_IMPLICIT_TASK) callback = (ompt_function)record_implicit_task;
     if (callback == (ompt_function)handle_create_carefully)
@@ -636,26 +638,26 @@ uint64_t weft_tasks_find_owner(uint64_t lock_id) {
 // Register all OMPT callbacks when the runtime starts the tool. Return 1 to stay active.
 static int initialize_tool(ompt_lookup lookup, int device, ompt_data *tool) {
     (void)device, (void)tool;
-    set = (ompt_set)lookup("ompt_set_callback");
-    if ((recording = weft_switches_begin("openmp"))) {
-        really_set = set;
-        set = set_recording_callback;
+    set_callback = (ompt_set)lookup("ompt_set_callback");
+    if ((is_recording = weft_switches_begin("openmp"))) {
+        really_set = set_callback;
+        set_callback = set_recording_callback;
     } else {
-        set = weft_turns_begin(set);
+        set_callback = weft_turns_begin(set_callback);
     }
-    set(OMPT_THREAD_BEGIN, (ompt_function)handle_thread_begin);
-    set(OMPT_THREAD_END, (ompt_function)handle_thread_end);
-    set(OMPT_PARALLEL_BEGIN, (ompt_function)handle_parallel_begin);
-    set(OMPT_PARALLEL_END, (ompt_function)handle_parallel_end);
-    set(OMPT_TASK_CREATE, (ompt_function)handle_task_create);
-    set(OMPT_TASK_SCHEDULE, (ompt_function)handle_task_schedule);
-    set(OMPT_IMPLICIT_TASK, (ompt_function)handle_implicit_task);
-    set(OMPT_SYNC_REGION, (ompt_function)handle_sync_region);
-    set(OMPT_WORK, (ompt_function)handle_work);
-    set(OMPT_MUTEX_ACQUIRE, (ompt_function)handle_mutex_acquire);
-    set(OMPT_MUTEX_ACQUIRED, (ompt_function)handle_mutex_acquired);
-    set(OMPT_MUTEX_RELEASED, (ompt_function)handle_mutex_released);
-    set(OMPT_TASK_DEPENDENCE, (ompt_function)handle_task_dependence);
+    set_callback(OMPT_THREAD_BEGIN, (ompt_function)handle_thread_begin);
+    set_callback(OMPT_THREAD_END, (ompt_function)handle_thread_end);
+    set_callback(OMPT_PARALLEL_BEGIN, (ompt_function)handle_parallel_begin);
+    set_callback(OMPT_PARALLEL_END, (ompt_function)handle_parallel_end);
+    set_callback(OMPT_TASK_CREATE, (ompt_function)handle_task_create);
+    set_callback(OMPT_TASK_SCHEDULE, (ompt_function)handle_task_schedule);
+    set_callback(OMPT_IMPLICIT_TASK, (ompt_function)handle_implicit_task);
+    set_callback(OMPT_SYNC_REGION, (ompt_function)handle_sync_region);
+    set_callback(OMPT_WORK, (ompt_function)handle_work);
+    set_callback(OMPT_MUTEX_ACQUIRE, (ompt_function)handle_mutex_acquire);
+    set_callback(OMPT_MUTEX_ACQUIRED, (ompt_function)handle_mutex_acquired);
+    set_callback(OMPT_MUTEX_RELEASED, (ompt_function)handle_mutex_released);
+    set_callback(OMPT_TASK_DEPENDENCE, (ompt_function)handle_task_dependence);
     return 1;
 }
 

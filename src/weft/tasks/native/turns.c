@@ -75,7 +75,7 @@ typedef struct {
     size_t length;
     uint8_t flags;
 } kmp_dependence;
-static ident here = {{0, 2, 0, 0}, ";unknown;unknown;0;0;;"};
+static ident own_location = {{0, 2, 0, 0}, ";unknown;unknown;0;0;;"};
 
 static struct {
     pthread_mutex_t lock;
@@ -90,13 +90,13 @@ static struct {
     int has; // whether it is read
     uint64_t actor, pedigree;
     int kind;
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} turns = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static int on; // whether this process takes turns at all
-static __thread job *mine; // what this thread runs
-static __thread job *starting; // what it is about to hand to the runtime
+static int is_taking_turns; // whether this process takes turns at all
+static __thread job *running_job; // what this thread runs
+static __thread job *job_to_start; // what it is about to hand to the runtime
 static __thread pid_t me;
-static __thread int testing; // within omp_test_lock
+static __thread int is_testing_lock; // within omp_test_lock
 static __thread struct {
     void *task;
     int (*routine)(int, void *);
@@ -127,36 +127,36 @@ static pid_t self(void) { return me != 0 ? me : (me = (pid_t)syscall(SYS_gettid)
 // Read the next line of the recorded order; after its end tasks run in any order. The lock must be held.
 static void read_next_turn(void) {
     char kind;
-    all.has = 0;
-    if (fscanf(all.file, "%" SCNx64 " %c", &all.actor, &kind) != 2) {
-        all.mode = 0; // what comes behind the record is free
+    turns.has = 0;
+    if (fscanf(turns.file, "%" SCNx64 " %c", &turns.actor, &kind) != 2) {
+        turns.mode = 0; // what comes behind the record is free
         return;
     }
-    all.kind = kind;
-    if (kind == BEGIN && fscanf(all.file, "%" SCNx64, &all.pedigree) != 1) all.mode = 0;
-    all.at++;
-    all.has = all.mode != 0;
+    turns.kind = kind;
+    if (kind == BEGIN && fscanf(turns.file, "%" SCNx64, &turns.pedigree) != 1) turns.mode = 0;
+    turns.at++;
+    turns.has = turns.mode != 0;
 }
 
 // Take the turn for this thread, which goes on (GO) or begins a task (BEGIN): write that to the record, or when
 // replaying advance to the next line. The lock must be held.
 static void take_turn(int kind, const job *begun_job) {
-    all.holder = self();
-    all.grants++;
-    if (all.mode == 'r') {
-        fprintf(all.file, "%016" PRIx64 " %c", mine->implicit->pedigree, kind);
-        if (begun_job != NULL) fprintf(all.file, " %016" PRIx64, begun_job->pedigree);
-        putc('\n', all.file);
-        fflush(all.file);
+    turns.holder = self();
+    turns.grants++;
+    if (turns.mode == 'r') {
+        fprintf(turns.file, "%016" PRIx64 " %c", running_job->implicit->pedigree, kind);
+        if (begun_job != NULL) fprintf(turns.file, " %016" PRIx64, begun_job->pedigree);
+        putc('\n', turns.file);
+        fflush(turns.file);
     }
-    if (all.mode == 'p') read_next_turn();
+    if (turns.mode == 'p') read_next_turn();
 }
 
 // Give the turn back if this thread has it, so that another can take it. The lock must be held.
 static void give_up_turn(void) {
-    if (all.holder != self()) return;
-    all.holder = 0;
-    pthread_cond_broadcast(&all.changed);
+    if (turns.holder != self()) return;
+    turns.holder = 0;
+    pthread_cond_broadcast(&turns.changed);
 }
 
 // Return whether a task's dependences conflict with others: same address, and at least one of them writes.
@@ -182,9 +182,9 @@ static int is_ready(const job *j) { return j->count == 0 || find_awaited_job(j->
 
 // Return whether this thread may begin a task while it waits; `waited_for`: NONE, DESCENDANTS or TEAM.
 static int may_begin_job(const job *candidate, int waited_for) {
-    if (candidate->team != mine->team) return 0;
+    if (candidate->team != running_job->team) return 0;
     const job *ancestor = candidate->parent;
-    while (waited_for == DESCENDANTS && ancestor != NULL && ancestor != mine) ancestor = ancestor->parent;
+    while (waited_for == DESCENDANTS && ancestor != NULL && ancestor != running_job) ancestor = ancestor->parent;
     return ancestor != NULL && is_ready(candidate);
 }
 
@@ -193,10 +193,10 @@ static int may_begin_job(const job *candidate, int waited_for) {
 static job *choose_job(int waited_for) {
     job *own = NULL, *other = NULL;
     if (waited_for == NONE) return NULL;
-    for (job *candidate = all.first; candidate != NULL; candidate = candidate->next) {
-        if (all.mode == 'p' && candidate->pedigree != all.pedigree) continue;
+    for (job *candidate = turns.first; candidate != NULL; candidate = candidate->next) {
+        if (turns.mode == 'p' && candidate->pedigree != turns.pedigree) continue;
         if (!may_begin_job(candidate, waited_for)) continue;
-        if (candidate->maker == mine->implicit) own = candidate;
+        if (candidate->maker == running_job->implicit) own = candidate;
         else if (other == NULL) other = candidate;
     }
     return own != NULL ? own : other;
@@ -204,10 +204,10 @@ static job *choose_job(int waited_for) {
 
 // Remove a task from the list of tasks that have not begun.
 static void unlink_job(job *begun) {
-    job **link = &all.first, *previous = NULL;
+    job **link = &turns.first, *previous = NULL;
     while (*link != begun) previous = *link, link = &(*link)->next;
     *link = begun->next;
-    if (all.last == begun) all.last = previous;
+    if (turns.last == begun) turns.last = previous;
 }
 
 // Return whether a thread is blocked, by its state in /proc.
@@ -233,18 +233,18 @@ typedef struct {
 // released meanwhile.
 static void report_divergence(void) {
     static char text[160];
-    if (all.mode != 'p') return;
+    if (turns.mode != 'p') return;
     snprintf(text, sizeof text,
-             all.kind == BEGIN ? "the run has left its record: step %" PRIu64 " was the begin of the task ~%016" PRIx64
-                                 ", which does not come"
-                               : "the run has left its record: step %" PRIu64 " was of the thread of ~%016" PRIx64
-                                 ", which does not come",
-             all.at, all.kind == BEGIN ? all.pedigree : all.actor);
-    all.mode = 0;
-    pthread_cond_broadcast(&all.changed);
-    pthread_mutex_unlock(&all.lock);
+             turns.kind == BEGIN ? "the run has left its record: step %" PRIu64
+                                   " was the begin of the task ~%016" PRIx64 ", which does not come"
+                                 : "the run has left its record: step %" PRIu64 " was of the thread of ~%016" PRIx64
+                                   ", which does not come",
+             turns.at, turns.kind == BEGIN ? turns.pedigree : turns.actor);
+    turns.mode = 0;
+    pthread_cond_broadcast(&turns.changed);
+    pthread_mutex_unlock(&turns.lock);
     weft_turns_left(text);
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&turns.lock);
 }
 
 // Wait up to some milliseconds for a change of turn; return whether there was one. The lock must be held; it is
@@ -254,9 +254,9 @@ static int wait_for_change(long milliseconds) {
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += milliseconds * 1000000L;
     if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
-    all.waiting++;
-    int woken = pthread_cond_timedwait(&all.changed, &all.lock, &until) != ETIMEDOUT;
-    all.waiting--;
+    turns.waiting++;
+    int woken = pthread_cond_timedwait(&turns.changed, &turns.lock, &until) != ETIMEDOUT;
+    turns.waiting--;
     return woken;
 }
 
@@ -264,15 +264,15 @@ static int wait_for_change(long milliseconds) {
 // turn that does not come. The lock must be held.
 static void wait_one_tick(patience *waiting) {
     int woken = wait_for_change(TICK);
-    if (waiting->grants != all.grants) *waiting = (patience){all.grants, 0, 0};
+    if (waiting->grants != turns.grants) *waiting = (patience){turns.grants, 0, 0};
     if (woken) return;
     waiting->ticks++;
-    waiting->asleep = all.holder != 0 && is_asleep(all.holder) ? waiting->asleep + 1 : 0;
-    if (all.holder != 0 && (waiting->asleep >= ASLEEP || waiting->ticks >= SPINNING)) { // it waits for something else
-        all.holder = 0;
-        *waiting = (patience){all.grants, 0, 0};
-        pthread_cond_broadcast(&all.changed);
-    } else if (all.holder == 0 && waiting->ticks >= LATE) {
+    waiting->asleep = turns.holder != 0 && is_asleep(turns.holder) ? waiting->asleep + 1 : 0;
+    if (turns.holder != 0 && (waiting->asleep >= ASLEEP || waiting->ticks >= SPINNING)) { // it waits for something else
+        turns.holder = 0;
+        *waiting = (patience){turns.grants, 0, 0};
+        pthread_cond_broadcast(&turns.changed);
+    } else if (turns.holder == 0 && waiting->ticks >= LATE) {
         report_divergence();
     }
 }
@@ -302,18 +302,18 @@ typedef struct {
 // Return whether all children of the running task that conflict with these dependences are done.
 static int are_dependences_met(const void *list) {
     const dependences *waited = list;
-    return find_awaited_job(mine, NULL, waited->on, waited->count) == NULL;
+    return find_awaited_job(running_job, NULL, waited->on, waited->count) == NULL;
 }
 
 // Decide whether it is this thread's turn (`*is_turn`), and return the task that it is to begin; NULL: it goes on. The
 // lock must be held.
 static job *decide_turn(condition fulfilled, const void *subject, int waited_for, int *is_turn) {
     *is_turn = 0;
-    if (all.holder != 0) return NULL;
-    if (all.mode == 'p') {
-        if (all.actor != mine->implicit->pedigree) return NULL;
-        job *next = all.kind == BEGIN ? choose_job(waited_for) : NULL;
-        *is_turn = all.kind == BEGIN ? next != NULL : fulfilled(subject);
+    if (turns.holder != 0) return NULL;
+    if (turns.mode == 'p') {
+        if (turns.actor != running_job->implicit->pedigree) return NULL;
+        job *next = turns.kind == BEGIN ? choose_job(waited_for) : NULL;
+        *is_turn = turns.kind == BEGIN ? next != NULL : fulfilled(subject);
         return next;
     }
     if (fulfilled(subject)) {
@@ -332,10 +332,10 @@ static void run_job(job *j);
 static void wait_for_turn(condition fulfilled, const void *subject, int waited_for) {
     patience waiting = {0};
     int is_turn;
-    if (mine == NULL) return;
-    pthread_mutex_lock(&all.lock);
+    if (running_job == NULL) return;
+    pthread_mutex_lock(&turns.lock);
     give_up_turn();
-    if (all.mode == 'r' && all.waiting > 0 && (random() & 1)) wait_for_change(1); // so that others come, too
+    if (turns.mode == 'r' && turns.waiting > 0 && (random() & 1)) wait_for_change(1); // so that others come, too
     while (1) {
         job *next = decide_turn(fulfilled, subject, waited_for, &is_turn);
         if (!is_turn) {
@@ -345,13 +345,13 @@ static void wait_for_turn(condition fulfilled, const void *subject, int waited_f
         take_turn(next != NULL ? BEGIN : GO, next);
         if (next == NULL) break;
         unlink_job(next);
-        pthread_mutex_unlock(&all.lock);
+        pthread_mutex_unlock(&turns.lock);
         run_job(next);
-        pthread_mutex_lock(&all.lock);
+        pthread_mutex_lock(&turns.lock);
         give_up_turn();
         waiting = (patience){0};
     }
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&turns.lock);
 }
 
 static void take_next_turn(void) { wait_for_turn(is_always_fulfilled, NULL, NONE); }
@@ -385,7 +385,7 @@ static void release_job(job *released) {
 
 // Mark a task as done, decrease the counts of its parent, taskgroup and team, and drop its reference.
 static void finish_job(job *finished) {
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&turns.lock);
     finished->done = 1;
     if (finished->counted) {
         finished->parent->children--;
@@ -398,94 +398,94 @@ static void finish_job(job *finished) {
         *link = finished->sibling;
     }
     release_job(finished);
-    pthread_cond_broadcast(&all.changed);
-    pthread_mutex_unlock(&all.lock);
+    pthread_cond_broadcast(&turns.changed);
+    pthread_mutex_unlock(&turns.lock);
 }
 
 // Return the runtime's number of this thread.
 static int find_thread_number(void) {
     extern int __kmpc_global_thread_num(ident *);
-    return REAL(__kmpc_global_thread_num)(&here);
+    return REAL(__kmpc_global_thread_num)(&own_location);
 }
 
 extern int __kmpc_omp_task(ident *, int, kmp_task *);
 
 // Hand a task to the OpenMP runtime, which executes it at once in this thread.
 static void run_job(job *next) {
-    starting = next;
-    REAL(__kmpc_omp_task)(&here, find_thread_number(), next->task);
+    job_to_start = next;
+    REAL(__kmpc_omp_task)(&own_location, find_thread_number(), next->task);
 }
 
 // Return whether a new task must be executed at once: within a final task, or in a team of one.
 static int must_run_at_once(void) {
     extern int omp_in_final(void);
-    return mine == NULL || mine->team->size < 2 || REAL(omp_in_final)();
+    return running_job == NULL || running_job->team->size < 2 || REAL(omp_in_final)();
 }
 
 // Wrap a task that the runtime has allocated, and return it. `routine`: its code if it is untied, else NULL.
 static job *make_job(void *runtime_task, const void *call_address, int (*routine)(int, void *)) {
     task *record = weft_tasks_create(call_address);
-    pthread_mutex_lock(&all.lock);
-    job *created = create_job(mine, record);
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_lock(&turns.lock);
+    job *created = create_job(running_job, record);
+    pthread_mutex_unlock(&turns.lock);
     created->record = record;
     created->task = runtime_task;
     created->routine = routine;
-    created->maker = mine->implicit;
+    created->maker = running_job->implicit;
     return created;
 }
 
 // Add a task with its dependences to the list of tasks that have not begun, then let another thread take its turn.
 static void submit_job(job *created, const dependences *list) {
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&turns.lock);
     created->counted = 1;
-    mine->children++;
+    running_job->children++;
     created->team->unfinished++;
     if (created->group != NULL) created->group->unfinished++;
     if (list != NULL && list->count > 0) {
-        const job *awaited = find_awaited_job(mine, NULL, list->on, list->count);
+        const job *awaited = find_awaited_job(running_job, NULL, list->on, list->count);
         if (awaited != NULL) created->record->needs = awaited->record->id;
         created->count = list->count;
         created->on = list->on;
-        created->sibling = mine->dependent;
-        mine->dependent = created;
+        created->sibling = running_job->dependent;
+        running_job->dependent = created;
     }
-    *(all.last != NULL ? &all.last->next : &all.first) = created;
-    all.last = created;
-    pthread_mutex_unlock(&all.lock);
+    *(turns.last != NULL ? &turns.last->next : &turns.first) = created;
+    turns.last = created;
+    pthread_mutex_unlock(&turns.lock);
     take_next_turn();
 }
 
 // What the runtime tells
 
-static ompt_function told[EVENTS];
-#define TELL(event, function) ((__typeof__(&function))told[event])
+static ompt_function tool_callbacks[EVENTS];
+#define TELL(event, function) ((__typeof__(&function))tool_callbacks[event])
 
 // OMPT callback: a task was created. For one of ours the record exists already; any other is passed to the tool.
 static void handle_task_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
                                const void *pc) {
-    if (starting != NULL) data->ptr = starting->record; // it was made long ago
+    if (job_to_start != NULL) data->ptr = job_to_start->record; // it was made long ago
     else TELL(OMPT_TASK_CREATE, handle_task_create)(from, frame, data, flags, dependences, pc);
 }
 
 // OMPT callback: a thread switches tasks. Inform the tool, then track which of our tasks this thread runs.
 static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
     TELL(OMPT_TASK_SCHEDULE, handle_task_schedule)(from, status, to);
-    if (mine == NULL) return;
+    if (running_job == NULL) return;
     if (status == OMPT_SWITCH) {
-        job *switched = starting;
+        job *switched = job_to_start;
         if (switched == NULL) {
-            pthread_mutex_lock(&all.lock);
-            switched = create_job(mine, weft_tasks_top());
-            pthread_mutex_unlock(&all.lock);
+            pthread_mutex_lock(&turns.lock);
+            switched = create_job(running_job, weft_tasks_top());
+            pthread_mutex_unlock(&turns.lock);
         }
-        starting = NULL;
-        switched->below = mine;
-        switched->implicit = mine->implicit;
-        mine = switched;
+        job_to_start = NULL;
+        switched->below = running_job;
+        switched->implicit = running_job->implicit;
+        running_job = switched;
     } else if (status == OMPT_COMPLETE || status == OMPT_CANCEL) {
-        job *switched = mine;
-        mine = switched->below;
+        job *switched = running_job;
+        running_job = switched->below;
         finish_job(switched);
     }
 }
@@ -494,44 +494,44 @@ static int is_barrier(int kind) { return (kind >= 1 && kind <= 4) || kind >= 8; 
 
 // Arrive at a barrier and run tasks until the whole team is there and all its tasks are done.
 static void arrive_at_barrier(team *arriving) {
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&turns.lock);
     arriving->arrived++;
-    pthread_cond_broadcast(&all.changed);
-    pthread_mutex_unlock(&all.lock);
+    pthread_cond_broadcast(&turns.changed);
+    pthread_mutex_unlock(&turns.lock);
     wait_for_turn(has_team_arrived, arriving, TEAM);
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&turns.lock);
     give_up_turn();
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&turns.lock);
 }
 
 // Leave a barrier: wait until the whole team has left the runtime's own barrier, in which a thread would pick tasks by
 // itself.
 static void leave_barrier(team *leaving) {
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&turns.lock);
     uint64_t round = leaving->round;
     if (++leaving->left == leaving->size) {
         leaving->left = leaving->arrived = 0;
         leaving->round++;
-        pthread_cond_broadcast(&all.changed);
+        pthread_cond_broadcast(&turns.changed);
     }
-    while (leaving->round == round) pthread_cond_wait(&all.changed, &all.lock);
-    pthread_mutex_unlock(&all.lock);
+    while (leaving->round == round) pthread_cond_wait(&turns.changed, &turns.lock);
+    pthread_mutex_unlock(&turns.lock);
     take_next_turn();
 }
 
 // Open or close a taskgroup of the running task.
 static void handle_taskgroup(int endpoint) {
-    pthread_mutex_lock(&all.lock);
-    group *outer = mine->group;
+    pthread_mutex_lock(&turns.lock);
+    group *outer = running_job->group;
     if (endpoint == OMPT_BEGIN) {
-        mine->group = calloc(1, sizeof *outer);
-        if (mine->group == NULL) abort();
-        mine->group->outer = outer;
+        running_job->group = calloc(1, sizeof *outer);
+        if (running_job->group == NULL) abort();
+        running_job->group->outer = outer;
     } else if (outer != NULL) {
-        mine->group = outer->outer;
+        running_job->group = outer->outer;
         free(outer);
     }
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&turns.lock);
 }
 
 enum { TASKWAIT = 5 };
@@ -540,30 +540,31 @@ enum { TASKWAIT = 5 };
 // finds nothing to wait for.
 static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     TELL(OMPT_SYNC_REGION, handle_sync_region)(kind, endpoint, parallel, data, pc);
-    if (mine == NULL) return;
+    if (running_job == NULL) return;
     if (kind == OMPT_SYNC_TASKGROUP) handle_taskgroup(endpoint);
-    else if (kind == TASKWAIT && endpoint == OMPT_BEGIN) wait_for_turn(has_no_children, mine, DESCENDANTS);
-    else if (is_barrier(kind) && endpoint == OMPT_BEGIN) arrive_at_barrier(mine->team);
-    else if (is_barrier(kind) && parallel != NULL) leave_barrier(mine->team); // without: its region is over
+    else if (kind == TASKWAIT && endpoint == OMPT_BEGIN) wait_for_turn(has_no_children, running_job, DESCENDANTS);
+    else if (is_barrier(kind) && endpoint == OMPT_BEGIN) arrive_at_barrier(running_job->team);
+    else if (is_barrier(kind) && parallel != NULL) leave_barrier(running_job->team); // without: its region is over
 }
 
 // OMPT callback for waits: inform the tool; at the end of a taskgroup wait here for its tasks.
 static void handle_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     TELL(OMPT_SYNC_REGION_WAIT, handle_sync_wait)(kind, endpoint, parallel, data, pc);
-    if (mine == NULL || kind != OMPT_SYNC_TASKGROUP || endpoint != OMPT_BEGIN || mine->group == NULL) return;
-    wait_for_turn(is_empty, mine->group, DESCENDANTS);
+    if (running_job == NULL || kind != OMPT_SYNC_TASKGROUP || endpoint != OMPT_BEGIN || running_job->group == NULL)
+        return;
+    wait_for_turn(is_empty, running_job->group, DESCENDANTS);
 }
 
 // Return the team of a parallel region (`scope`: the tool's entry for it), created if new. Aborts without memory; the
 // lock must be held.
 static team *find_or_create_team(const void *scope, unsigned size) {
-    team *found = all.teams;
+    team *found = turns.teams;
     while (found != NULL && found->scope != scope) found = found->next;
     if (found != NULL) return found;
     found = calloc(1, sizeof *found);
     if (found == NULL) abort();
-    *found = (team){.next = all.teams, .scope = scope, .size = size};
-    return all.teams = found;
+    *found = (team){.next = turns.teams, .scope = scope, .size = size};
+    return turns.teams = found;
 }
 
 // OMPT callback: an implicit task begins or ends. Inform the tool, then create or drop this thread's task.
@@ -571,38 +572,38 @@ static void handle_implicit_task(int endpoint, ompt_data *parallel, ompt_data *d
                                  int flags) {
     TELL(OMPT_IMPLICIT_TASK, handle_implicit_task)(endpoint, parallel, data, size, index, flags);
     if (endpoint != OMPT_BEGIN) {
-        job *implicit = mine;
+        job *implicit = running_job;
         if (implicit == NULL) return;
-        mine = implicit->below;
-        pthread_mutex_lock(&all.lock);
+        running_job = implicit->below;
+        pthread_mutex_lock(&turns.lock);
         release_job(implicit);
-        if (mine == NULL) give_up_turn();
-        pthread_mutex_unlock(&all.lock);
+        if (running_job == NULL) give_up_turn();
+        pthread_mutex_unlock(&turns.lock);
         return;
     }
     int initial = flags & OMPT_TASK_INITIAL;
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&turns.lock);
     job *implicit = create_job(NULL, weft_tasks_top());
     implicit->implicit = implicit;
     implicit->team = find_or_create_team(initial ? (const void *)implicit : parallel->ptr, initial ? 1 : size);
-    implicit->below = mine;
-    mine = implicit;
-    pthread_mutex_unlock(&all.lock);
+    implicit->below = running_job;
+    running_job = implicit;
+    pthread_mutex_unlock(&turns.lock);
     take_next_turn();
 }
 
 // OMPT callback: a parallel region ends. Free its team, then inform the tool.
 static void handle_parallel_end(ompt_data *parallel, ompt_data *from, int flags, const void *pc) {
     if (parallel != NULL) {
-        pthread_mutex_lock(&all.lock);
-        for (team **link = &all.teams; *link != NULL; link = &(*link)->next)
+        pthread_mutex_lock(&turns.lock);
+        for (team **link = &turns.teams; *link != NULL; link = &(*link)->next)
             if ((*link)->scope == parallel->ptr) {
                 team *ended = *link;
                 *link = ended->next;
                 free(ended);
                 break;
             }
-        pthread_mutex_unlock(&all.lock);
+        pthread_mutex_unlock(&turns.lock);
     }
     take_next_turn();
     TELL(OMPT_PARALLEL_END, handle_parallel_end)(parallel, from, flags, pc);
@@ -614,12 +615,12 @@ enum { ORDERED = 7 };
 // turn.
 static void handle_mutex_acquire(int kind, unsigned hint, unsigned how, uint64_t id, const void *pc) {
     TELL(OMPT_MUTEX_ACQUIRE, handle_mutex_acquire)(kind, hint, how, id, pc);
-    if (mine == NULL) return;
+    if (running_job == NULL) return;
     if (kind == ORDERED) {
-        pthread_mutex_lock(&all.lock);
+        pthread_mutex_lock(&turns.lock);
         give_up_turn();
-        pthread_mutex_unlock(&all.lock);
-    } else if (testing) {
+        pthread_mutex_unlock(&turns.lock);
+    } else if (is_testing_lock) {
         take_next_turn();
     } else {
         wait_for_turn(is_lock_free, &id, NONE);
@@ -628,7 +629,7 @@ static void handle_mutex_acquire(int kind, unsigned hint, unsigned how, uint64_t
 
 static void handle_mutex_acquired(int kind, uint64_t id, const void *pc) {
     TELL(OMPT_MUTEX_ACQUIRED, handle_mutex_acquired)(kind, id, pc);
-    if (mine != NULL && kind == ORDERED) take_next_turn();
+    if (running_job != NULL && kind == ORDERED) take_next_turn();
 }
 
 static ompt_set set_really;
@@ -636,7 +637,7 @@ static ompt_set set_really;
 // Replace ompt_set_callback() when turns are taken: callbacks that matter for the order are wrapped by those of this
 // file.
 static int set_turn_callback(int event, ompt_function callback) {
-    told[event] = callback;
+    tool_callbacks[event] = callback;
     if (event == OMPT_TASK_CREATE) callback = (ompt_function)handle_task_create;
     if (event == OMPT_TASK_SCHEDULE) callback = (ompt_function)handle_task_schedule;
     if (event == OMPT_SYNC_REGION) callback = (ompt_function)handle_sync_region;
@@ -654,18 +655,18 @@ ompt_set weft_turns_begin(ompt_set set_callback) {
     const char *wanted = getenv("WEFT_INTERNAL_TASKS_TURNS"), *path = wanted != NULL ? strchr(wanted, ':') : NULL;
     char header[128];
     if (path == NULL) return set_callback;
-    all.mode = strncmp(wanted, "record", 6) == 0 ? 'r' : 'p';
-    all.file = fopen(path + 1, all.mode == 'r' ? "we" : "re");
-    if (all.file == NULL) {
+    turns.mode = strncmp(wanted, "record", 6) == 0 ? 'r' : 'p';
+    turns.file = fopen(path + 1, turns.mode == 'r' ? "we" : "re");
+    if (turns.file == NULL) {
         fprintf(stderr, "weft: %s: %s\n", path + 1, strerror(errno));
         return set_callback;
     }
-    if (all.mode == 'r') fputs("{\"schema\": \"weft-schedule/1\", \"runtime\": \"openmp\"}\n", all.file);
-    else if (fgets(header, sizeof header, all.file) != NULL) read_next_turn();
+    if (turns.mode == 'r') fputs("{\"schema\": \"weft-schedule/1\", \"runtime\": \"openmp\"}\n", turns.file);
+    else if (fgets(header, sizeof header, turns.file) != NULL) read_next_turn();
     unsetenv("WEFT_INTERNAL_TASKS_TURNS"); // other programs that this one starts have orders of their own
     srandom((unsigned)time(NULL) ^ (unsigned)getpid() << 8);
     set_really = set_callback;
-    on = 1;
+    is_taking_turns = 1;
     return set_turn_callback;
 }
 
@@ -675,10 +676,8 @@ extern kmp_task *__kmpc_omp_task_alloc(ident *, int, int, size_t, size_t, int (*
 
 // Task routine that runs an untied task part by part: whenever the task has submitted itself again, take a turn and run
 // its next part.
-static int
-run_untied_parts(int thread,
-                 void *runtime_task) { // of an untied task: it submits itself again for each part that follows
-    job *running = mine;
+static int run_untied_parts(int thread, void *runtime_task) {
+    job *running = running_job;
     do {
         running->again = 0;
         running->routine(thread, runtime_task);
@@ -691,7 +690,7 @@ run_untied_parts(int thread,
 // turn comes.
 PUBLIC kmp_task *__kmpc_omp_task_alloc(ident *location, int thread, int flags, size_t size, size_t shareds,
                                        int (*routine)(int, void *)) {
-    int is_ours = on && mine != NULL && !(flags & (PROXY | DETACHABLE | HELPER)),
+    int is_ours = is_taking_turns && running_job != NULL && !(flags & (PROXY | DETACHABLE | HELPER)),
         is_untied = is_ours && !(flags & TIED);
     if (!is_ours) return REAL(__kmpc_omp_task_alloc)(location, thread, flags, size, shareds, routine);
     kmp_task *allocated = REAL(__kmpc_omp_task_alloc)(location, thread, flags | TIED | MERGED, size, shareds,
@@ -711,8 +710,8 @@ static int (*find_untied_routine(void *made))(int, void *) {
 // later. Return 0, as compilers expect.
 static int submit_or_run(kmp_task *runtime_task, const dependences *list, const void *call_address) {
     int (*routine)(int, void *) = runtime_task->routine == run_untied_parts ? find_untied_routine(runtime_task) : NULL;
-    if (runtime_task == mine->task && mine->routine != NULL) {
-        mine->again = 1;
+    if (runtime_task == running_job->task && running_job->routine != NULL) {
+        running_job->again = 1;
     } else if (must_run_at_once()) {
         if (list != NULL) wait_for_turn(are_dependences_met, list, DESCENDANTS);
         if (list != NULL) free(list->on);
@@ -725,7 +724,7 @@ static int submit_or_run(kmp_task *runtime_task, const dependences *list, const 
 
 // Replace LLVM's function: submit a task.
 PUBLIC int __kmpc_omp_task(ident *location, int thread, kmp_task *runtime_task) {
-    if (!on || mine == NULL) return REAL(__kmpc_omp_task)(location, thread, runtime_task);
+    if (!is_taking_turns || running_job == NULL) return REAL(__kmpc_omp_task)(location, thread, runtime_task);
     return submit_or_run(runtime_task, NULL, __builtin_return_address(0));
 }
 
@@ -746,7 +745,7 @@ extern int __kmpc_omp_task_with_deps(ident *, int, kmp_task *, int, kmp_dependen
 // Replace LLVM's function: submit a task with dependences.
 PUBLIC int __kmpc_omp_task_with_deps(ident *location, int thread, kmp_task *runtime_task, int count,
                                      kmp_dependence *list, int other_count, kmp_dependence *others) {
-    if (!on || mine == NULL)
+    if (!is_taking_turns || running_job == NULL)
         return REAL(__kmpc_omp_task_with_deps)(location, thread, runtime_task, count, list, other_count, others);
     dependences converted = convert_kmp_dependences(count, list, other_count, others);
     return submit_or_run(runtime_task, &converted, __builtin_return_address(0));
@@ -763,7 +762,8 @@ extern void __kmpc_omp_wait_deps(ident *, int, int, kmp_dependence *, int, kmp_d
 // Replace LLVM's function: wait for dependences before an undeferred task.
 PUBLIC void __kmpc_omp_wait_deps(ident *location, int thread, int count, kmp_dependence *list, int other_count,
                                  kmp_dependence *others) {
-    if (!on || mine == NULL) REAL(__kmpc_omp_wait_deps)(location, thread, count, list, other_count, others);
+    if (!is_taking_turns || running_job == NULL)
+        REAL(__kmpc_omp_wait_deps)(location, thread, count, list, other_count, others);
     else wait_for_dependences(convert_kmp_dependences(count, list, other_count, others));
 }
 
@@ -772,7 +772,7 @@ extern void __kmpc_omp_taskwait_deps_51(ident *, int, int, kmp_dependence *, int
 // Replace LLVM's function for `taskwait depend`: wait for dependences.
 PUBLIC void __kmpc_omp_taskwait_deps_51(ident *location, int thread, int count, kmp_dependence *list, int other_count,
                                         kmp_dependence *others, int nowait) {
-    if (!on || mine == NULL)
+    if (!is_taking_turns || running_job == NULL)
         REAL(__kmpc_omp_taskwait_deps_51)(location, thread, count, list, other_count, others, nowait);
     else wait_for_dependences(convert_kmp_dependences(count, list, other_count, others));
 }
@@ -781,7 +781,7 @@ extern int __kmpc_omp_taskyield(ident *, int, int);
 
 // Replace LLVM's function: let another thread take its turn.
 PUBLIC int __kmpc_omp_taskyield(ident *location, int thread, int end) {
-    if (!on || mine == NULL) return REAL(__kmpc_omp_taskyield)(location, thread, end);
+    if (!is_taking_turns || running_job == NULL) return REAL(__kmpc_omp_taskyield)(location, thread, end);
     take_next_turn();
     return 0;
 }
@@ -793,8 +793,8 @@ extern void __kmpc_taskloop(ident *, int, kmp_task *, int, uint64_t *, uint64_t 
 // internally.
 PUBLIC void __kmpc_taskloop(ident *location, int thread, kmp_task *runtime_task, int deferred, uint64_t *lower,
                             uint64_t *upper, int64_t step, int nogroup, int how, uint64_t grain, void *copy) {
-    REAL(__kmpc_taskloop)(location, thread, runtime_task, on ? 0 : deferred, lower, upper, step, nogroup, how, grain,
-                          copy);
+    REAL(__kmpc_taskloop)(location, thread, runtime_task, is_taking_turns ? 0 : deferred, lower, upper, step, nogroup,
+                          how, grain, copy);
 }
 
 extern void GOMP_task(void (*)(void *), void *, void (*)(void *, void *), long, long, int, unsigned, void **, int,
@@ -832,15 +832,16 @@ static dependences convert_gcc_dependences(void **depend) {
 // Replace libgomp's function for code compiled by GCC: create a task in LLVM's form and submit it.
 PUBLIC void GOMP_task(void (*body)(void *), void *data, void (*copy)(void *, void *), long size, long align,
                       int deferred, unsigned flags, void **depend, int priority, void *detach) {
-    if (on && mine != NULL && !deferred && (flags & GOMP_DEPEND)) {
+    if (is_taking_turns && running_job != NULL && !deferred && (flags & GOMP_DEPEND)) {
         wait_for_dependences(convert_gcc_dependences(depend));
         flags &= ~(unsigned)GOMP_DEPEND;
     }
-    if (!on || mine == NULL || !deferred)
+    if (!is_taking_turns || running_job == NULL || !deferred)
         return REAL(GOMP_task)(body, data, copy, size, align, deferred, flags, depend, priority, detach);
     int thread = find_thread_number();
-    gcc_task *allocated = (gcc_task *)REAL(__kmpc_omp_task_alloc)(
-        &here, thread, TIED | MERGED | (flags & GOMP_FINAL), sizeof *allocated, (size_t)(size + align), run_gcc_body);
+    gcc_task *allocated =
+        (gcc_task *)REAL(__kmpc_omp_task_alloc)(&own_location, thread, TIED | MERGED | (flags & GOMP_FINAL),
+                                                sizeof *allocated, (size_t)(size + align), run_gcc_body);
     allocated->body = body;
     uintptr_t shareds =
         ((uintptr_t)allocated->task.shareds + (uintptr_t)align - 1) / (uintptr_t)align * (uintptr_t)align;
@@ -854,13 +855,13 @@ PUBLIC void GOMP_task(void (*body)(void *), void *data, void (*copy)(void *, voi
 
 extern void GOMP_taskyield(void);
 PUBLIC void GOMP_taskyield(void) {
-    if (!on || mine == NULL) REAL(GOMP_taskyield)();
+    if (!is_taking_turns || running_job == NULL) REAL(GOMP_taskyield)();
     else take_next_turn();
 }
 
 extern void GOMP_taskwait_depend(void **);
 PUBLIC void GOMP_taskwait_depend(void **depend) {
-    if (!on || mine == NULL) REAL(GOMP_taskwait_depend)(depend);
+    if (!is_taking_turns || running_job == NULL) REAL(GOMP_taskwait_depend)(depend);
     else wait_for_dependences(convert_gcc_dependences(depend));
 }
 
@@ -869,7 +870,7 @@ PUBLIC void GOMP_taskwait_depend(void **depend) {
                      number, number, number);                                                                          \
     PUBLIC void name(void (*body)(void *), void *data, void (*copy)(void *, void *), long size, long align,            \
                      unsigned flags, unsigned long tasks, int priority, number from, number to, number step) {         \
-        if (on) flags &= ~(unsigned)GOMP_IF;                                                                           \
+        if (is_taking_turns) flags &= ~(unsigned)GOMP_IF;                                                              \
         REAL(name)(body, data, copy, size, align, flags, tasks, priority, from, to, step);                             \
     }
 TASKLOOP(GOMP_taskloop, long)
@@ -878,9 +879,9 @@ TASKLOOP(GOMP_taskloop_ull, unsigned long long)
 #define TEST(name)                                                                                                     \
     extern int name(void *);                                                                                           \
     PUBLIC int name(void *lock) {                                                                                      \
-        testing = 1;                                                                                                   \
+        is_testing_lock = 1;                                                                                           \
         int taken = REAL(name)(lock);                                                                                  \
-        testing = 0;                                                                                                   \
+        is_testing_lock = 0;                                                                                           \
         return taken;                                                                                                  \
     }
 TEST(omp_test_lock)

@@ -174,8 +174,8 @@ class TaskMovement:
         return self._backend.make_user_stop(stop)
 
     def _skip_resumed_line(self, key: Key) -> None:
-        """After a spawn, let a step not stop at the line at which the followed function call is resumed: the line is
-        added to those that a step passes.
+        """Let the step not stop at the line at which the followed function call is resumed after a spawn. `key`:
+        (function, frame address) of the call.
         """
         found = self._find_task_and_activation(key)
         resumed = self._backend.code.resumption_at(found[1].pc) if found is not None else None

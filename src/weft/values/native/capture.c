@@ -43,9 +43,9 @@ struct thread {
 
 static struct weft_values_header *header;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t threads;
-static pthread_key_t key;
-static bool dead;
+static uint32_t thread_count;
+static pthread_key_t thread_key;
+static bool is_stopped;
 
 /* ---- threads and their open iterations ---- */
 
@@ -73,12 +73,12 @@ static struct frame *push_frame(struct thread *thread, uint32_t place, int64_t i
 
 /* Return the running thread's state, created at its first probe; NULL without memory. */
 static struct thread *find_or_make_thread(void) {
-    struct thread *thread = pthread_getspecific(key);
+    struct thread *thread = pthread_getspecific(thread_key);
     if (thread) return thread;
     thread = calloc(1, sizeof *thread);
     if (!thread) return NULL;
-    thread->slot = (uint16_t)__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
-    if (!push_frame(thread, 0, 0) || pthread_setspecific(key, thread)) {
+    thread->slot = (uint16_t)__atomic_fetch_add(&thread_count, 1, __ATOMIC_RELAXED);
+    if (!push_frame(thread, 0, 0) || pthread_setspecific(thread_key, thread)) {
         free_thread(thread);
         return NULL;
     }
@@ -114,7 +114,7 @@ VISIBLE void weft_values_probe(uint32_t number, const struct weft_array *array);
 /* Begin a call from the program: take the lock and return the thread's state. NULL if nothing is recorded, or in a
  * signal handler that interrupted another call. */
 static struct thread *begin_call(void) {
-    if (dead || !header) return NULL;
+    if (is_stopped || !header) return NULL;
     struct thread *thread = find_or_make_thread();
     if (!thread || thread->inside) return NULL;
     thread->inside = true;
@@ -302,16 +302,16 @@ static int read_number_variable(const char *const *variables) {
 
 /* Close the value trace at exit. */
 static void close_trace(void) {
-    if (!header || dead) return;
+    if (!header || is_stopped) return;
     pthread_mutex_lock(&lock);
     weft_values_close();
-    dead = true;
+    is_stopped = true;
     pthread_mutex_unlock(&lock);
 }
 
 /* Record nothing in a forked child. */
 static void stop_in_child(void) {
-    dead = true;
+    is_stopped = true;
     pthread_mutex_init(&lock, NULL);
 }
 
@@ -323,7 +323,7 @@ static void open_trace(const char *folder) {
     char path[4096], host[64] = "";
     int rank = read_number_variable(ranks);
     snprintf(path, sizeof path, "%s/plan", folder);
-    if (!weft_read_rules(path, rank < 0 ? 0 : rank) || pthread_key_create(&key, free_thread)) return;
+    if (!weft_read_rules(path, rank < 0 ? 0 : rank) || pthread_key_create(&thread_key, free_thread)) return;
     gethostname(host, sizeof host - 1);
     snprintf(path, sizeof path, "%s/%s-%d-%d.values", folder, host, (int)getpid(), rank < 0 ? 0 : rank);
     header = weft_values_create(path, weft_rules_limit());
@@ -360,5 +360,5 @@ VISIBLE struct weft_entries *weft_values_entries(void);
 struct weft_entries *weft_values_entries(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start_capture);
-    return header && !dead ? &entries : NULL;
+    return header && !is_stopped ? &entries : NULL;
 }

@@ -14,7 +14,7 @@
 
 /* Pages that are to be asked for together. */
 enum { PAGES_AT_ONCE = 64 };
-struct asked {
+struct page_check {
     struct iovec pieces[PAGES_AT_ONCE];
     int n;
     uintptr_t from, to; /* what was asked for last, in whole pages */
@@ -22,7 +22,7 @@ struct asked {
 };
 
 /* Check with one system call whether the collected pages are readable; set `gone` if one is not. */
-static void check_asked_pages(struct asked *asked) {
+static void check_asked_pages(struct page_check *asked) {
     char got[PAGES_AT_ONCE];
     ssize_t readable = asked->n ? weft_read_own_memory(got, asked->pieces, asked->n) : 0;
     if (readable >= 0 && readable < asked->n) asked->gone = true;
@@ -30,7 +30,7 @@ static void check_asked_pages(struct asked *asked) {
 }
 
 /* Collect the pages of [low, high) for check_asked_pages(), except those collected just before. */
-static void ask_for_pages(struct asked *asked, uintptr_t low, uintptr_t high) {
+static void ask_for_pages(struct page_check *asked, uintptr_t low, uintptr_t high) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (high + page - 1) & ~(page - 1);
     low &= ~(page - 1);
     bool goes_on = low >= asked->from && low <= asked->to;
@@ -45,7 +45,7 @@ static void ask_for_pages(struct asked *asked, uintptr_t low, uintptr_t high) {
 /* Return whether all elements of an array can be read. A wrong size may reach into unmapped memory or a guard page. */
 static bool is_readable(const struct weft_array *array) {
     struct weft_walk walk = weft_begin_walk(array);
-    struct asked asked = {.n = 0};
+    struct page_check asked = {.n = 0};
     for (struct weft_run run; !asked.gone && weft_find_next_run(&walk, &run);) {
         uintptr_t at = (uintptr_t)run.at;
         int64_t last = (run.n - 1) * run.stride;

@@ -12,19 +12,20 @@ enum { FIRST = 1 << 16, WINDOW = 1 << 23 };
 
 static struct weft_values_header *header;
 static int file = -1;
-static unsigned char *window; /* the newest part of the file, `mapped` bytes of it; what is before is the kernel's */
-static uint64_t mapped, at;   /* `at`: where in the window the next byte goes */
-static uint64_t size, put;    /* of the file; bytes of records that were put */
+static unsigned char
+    *window; /* the newest part of the file, `window_size` bytes of it; what is before is the kernel's */
+static uint64_t window_size, window_used;   /* `window_used`: where in the window the next byte goes */
+static uint64_t file_size, appended;    /* of the file; bytes of records that were put */
 
 /* Extend the trace file by reserving disk space, since storing into a hole of a full disk raises SIGBUS. Return false
  * if that fails or exceeds the limit on file sizes (ulimit -f), which would raise SIGXFSZ. */
 static bool extend_file(uint64_t bytes) {
     struct rlimit limit;
-    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && size + bytes > limit.rlim_cur)
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && file_size + bytes > limit.rlim_cur)
         return false;
     int error;
-    while ((error = posix_fallocate(file, (off_t)size, (off_t)bytes)) == EINTR) continue;
-    if (!error) size += bytes;
+    while ((error = posix_fallocate(file, (off_t)file_size, (off_t)bytes)) == EINTR) continue;
+    if (!error) file_size += bytes;
     return !error;
 }
 
@@ -59,22 +60,22 @@ void weft_values_stop(int reason) {
 
 /* Map the next part of the trace file instead of the current one. Return false, and stop the trace, on failure. */
 static bool slide_window(void) {
-    uint64_t bytes = mapped ? mapped * 2 : FIRST;
+    uint64_t bytes = window_size ? window_size * 2 : FIRST;
     if (bytes > WINDOW) bytes = WINDOW;
-    uint64_t offset = size;
+    uint64_t offset = file_size;
     if (!extend_file(bytes)) {
         weft_values_stop(WEFT_REASON_DISK);
         return false;
     }
-    if (window) munmap(window, mapped);
-    mapped = at = 0;
+    if (window) munmap(window, window_size);
+    window_size = window_used = 0;
     window = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)offset);
     if (window == MAP_FAILED) {
         window = NULL;
         weft_values_stop(WEFT_REASON_MEMORY);
         return false;
     }
-    mapped = bytes;
+    window_size = bytes;
     return true;
 }
 
@@ -83,23 +84,23 @@ static bool slide_window(void) {
 bool weft_values_begin_record(uint64_t bytes) {
     if (header->state != WEFT_VALUES_RUNNING) return false;
     if (header->used + bytes > header->limit) weft_values_stop(WEFT_REASON_LIMIT);
-    put = header->used;
+    appended = header->used;
     return header->state == WEFT_VALUES_RUNNING;
 }
 
 /* Append bytes to the record begun with weft_values_begin_record(). */
 void weft_values_append(const void *bytes, size_t count) {
     for (const unsigned char *next = bytes; count && header->state == WEFT_VALUES_RUNNING;) {
-        if (at == mapped && !slide_window()) return;
-        size_t part = count < mapped - at ? count : mapped - at;
-        memcpy(window + at, next, part);
-        at += part, next += part, put += part, count -= part;
+        if (window_used == window_size && !slide_window()) return;
+        size_t part = count < window_size - window_used ? count : window_size - window_used;
+        memcpy(window + window_used, next, part);
+        window_used += part, next += part, appended += part, count -= part;
     }
 }
 
 /* Publish the record that was begun: from now on readers see it. */
 void weft_values_end_record(void) {
-    if (header->state == WEFT_VALUES_RUNNING) __atomic_store_n(&header->used, put, __ATOMIC_RELEASE);
+    if (header->state == WEFT_VALUES_RUNNING) __atomic_store_n(&header->used, appended, __ATOMIC_RELEASE);
 }
 
 /* Mark the trace as ended and cut unused space off its file. */

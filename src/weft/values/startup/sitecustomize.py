@@ -70,9 +70,9 @@ class _Watcher:
         finally:
             self.busy.now = False
 
-    def record_expression(self, frame: FrameType, one: dict[str, Any], texts: list[CodeType]) -> None:
-        """Record the value of one watched expression in a frame. `texts`: the code of the expression, and then of its
-        index in the global array, compiled.
+    def record_expression(self, frame: FrameType, watch: dict[str, Any], codes: list[CodeType]) -> None:
+        """Record the value of one watched expression in a frame. `codes`: the compiled expression, and after it its
+        compiled index in the global array if it has one.
         """
         # Not at the start of each Python: it needs numpy.
         from weft.values.array_part import ArrayPart
@@ -82,13 +82,12 @@ class _Watcher:
         if capture is None:
             return
         try:
-            value, *lower = [eval(text, frame.f_globals, frame.f_locals) for text in texts]
+            value, *lower = [eval(text, frame.f_globals, frame.f_locals) for text in codes]
         except Exception as error:
-            capture.complain(one["of"] or one["text"], f"{type(error).__name__}: {error}", frame)
+            capture.complain(watch["of"] or watch["text"], f"{type(error).__name__}: {error}", frame)
             return
-        capture.probe(
-            one["of"] or one["text"], ArrayPart(value, one["of"], lower[0], None) if one["of"] else value, None, frame
-        )
+        kept = ArrayPart(value, watch["of"], lower[0], None) if watch["of"] else value
+        capture.probe(watch["of"] or watch["text"], kept, None, frame)
 
     def report_and_stop(self, error: Exception) -> None:
         """Report on standard error why no values are recorded, once, and stop watching."""
@@ -135,7 +134,7 @@ class _Watcher:
             self.record_line(frame, frame.f_lineno)
         return self.trace_line
 
-    def begin(self) -> None:
+    def start_watching(self) -> None:
         """Start to watch lines: by the interpreter's monitoring, or before Python 3.12 by trace functions."""
         if _MONITORING is not None:
             self.use_monitoring()
@@ -158,7 +157,7 @@ def _start_watching() -> None:
         os.environ["PYTHONPATH"] = before
     else:
         os.environ.pop("PYTHONPATH", None)
-    _Watcher(json.loads(Path(path).read_text(encoding="utf-8"))["watches"]).begin()
+    _Watcher(json.loads(Path(path).read_text(encoding="utf-8"))["watches"]).start_watching()
 
 
 def _import_shadowed_module() -> None:
