@@ -72,7 +72,9 @@ class ExemptCalls:
         self._masks: dict[int, NDArray[np.bool_]] = {}
 
     def mask(self, rank: Rank) -> NDArray[np.bool_]:
-        """Return a mask of the exempt calls among a rank's events."""
+        """Return a mask of a rank's events, which is True for the calls whose messages are not compared. It is computed
+        once for each rank.
+        """
         if rank.index not in self._masks:
             masks = [Filter([Term("site", ":", place)]).mask(rank) for place in self.places]
             self._masks[rank.index] = np.logical_or.reduce([np.zeros(len(rank.events), np.bool_), *masks])
