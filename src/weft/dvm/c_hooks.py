@@ -20,7 +20,7 @@ class HookedVariables:
         self.unit = unit
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
-    def mark_body_variables(self, body: Node) -> None:
+    def instrument_body_variables(self, body: Node) -> None:
         """Insert calls that mark variables as not yet assigned in each iteration of a parallel loop. They concern the
         variables that the loop's body declares without a value.
         """
@@ -87,7 +87,7 @@ class HookedVariables:
 
     @cached_property
     def wanted(self) -> set[Variable]:
-        """Return the variables of functions that the hooks must see."""
+        """Return the variables whose accesses the runtime must see."""
         return self.variables_written_or_named - self.harmless_scalars
 
     @cached_property
@@ -170,7 +170,7 @@ class HookedVariables:
                 return False
         return True
 
-    def mark_variables(self) -> None:
+    def instrument_variables(self) -> None:
         """Insert calls that register variables where they are declared. They are registered if a construct writes or
         names them, or if they may be read without a value. File-scope variables are registered before main.
         """

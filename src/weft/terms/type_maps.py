@@ -24,7 +24,7 @@ class TypeMapRun(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the first byte after it."""
+        """Return the displacement after the last byte."""
         return self.at + self.width * self.times
 
 

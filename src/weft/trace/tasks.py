@@ -32,7 +32,7 @@ NAMED: Final = 0
 
 
 def task_label(task: int, name: str) -> str:
-    """Return how people read a task: `task 7 (name)`."""
+    """Return a task as people read it: `task 7 (name)`, or `task 7` without a name."""
     return f"task {task} ({name})" if name else f"task {task}"
 
 
@@ -48,7 +48,7 @@ class LogicalTask:
 
     @property
     def label(self) -> str:
-        """Return how people read it."""
+        """Return the task as people read it: `task 7 (name)`."""
         return task_label(self.id, self.name)
 
 
@@ -104,12 +104,12 @@ class TaskRank(HasSites, Protocol):
 
     @property
     def event_threads(self) -> NDArray[np.int32]:
-        """Return for each call which of `threads` made it."""
+        """Return, for each call, the index in `threads` of the thread that made it."""
         ...
 
     @property
     def event_positions(self) -> NDArray[np.int64]:
-        """Return for each call its index among its thread's."""
+        """Return, for each call, its index among the calls of its thread."""
         ...
 
 
@@ -159,7 +159,7 @@ class Tasks:
         return ids
 
     def of(self, event: int) -> LogicalTask | None:
-        """Return the task that made a call; None for none, or an unknown one."""
+        """Return the task that made a call; None if there is none or it is unknown. `event`: the call's event index."""
         return self.get(int(self.ids[event]))
 
     def get(self, id: int) -> LogicalTask | None:

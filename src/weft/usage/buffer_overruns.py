@@ -15,7 +15,7 @@ from weft.kinds import Severity
 from weft.match import NONE, Match
 from weft.mpi.meaning import base_name
 from weft.terms import calls
-from weft.terms.call_buffers import BufferRegion, list_regions
+from weft.terms.call_buffers import BufferRegion, list_buffer_regions
 from weft.terms.calls import masks_of, word_set
 from weft.terms.datatype_sizes import size_in_bytes
 from weft.terms.event_findings import call_at, cause_key, make_finding
@@ -68,7 +68,7 @@ def find(trace: Trace, around: Around) -> list[Finding]:
         memory = RankMemory(rank)
         for index in select_calls_with_buffers(rank):
             event = rank.event(index)
-            for region in list_regions(event):
+            for region in list_buffer_regions(event):
                 found += _check_buffer(memory, around, event, region)
         found += _report_windows_on_ended_frames(memory)
         found += _report_windows_on_freed_heap(rank)

@@ -56,7 +56,7 @@ class WindowRows:
 
     @property
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return int((self.end - self.first).sum())
 
     def intersect(self, sorted_rows: Ints) -> Ints:
@@ -83,12 +83,16 @@ class Links:
 
     @cached_property
     def _late_senders(self) -> tuple[Ints, Ints, Ints]:
-        """Waits of receives for a late sender, sorted by waiter: (event numbers, ns, event numbers of the sends)."""
+        """Return the waits of receives for late senders, sorted by waiter: (event numbers, ns, event numbers of the
+        sends).
+        """
         return _sort_by_waiter(waits_of_run(self.trace, self.match).rows.with_causes(Cause.LATE_SENDER))
 
     @cached_property
     def _late_receivers(self) -> tuple[Ints, Ints, Ints]:
-        """Waits of sends for a late receiver, sorted by waiter: (event numbers, ns, event numbers of the receives)."""
+        """Return the waits of sends for late receivers, sorted by waiter: (event numbers, ns, event numbers of the
+        receives).
+        """
         return _sort_by_waiter(waits_of_run(self.trace, self.match).rows.with_causes(Cause.LATE_RECEIVER))
 
     def receive_wait_ns(self, receive: Id, send: Id) -> int:
@@ -106,7 +110,7 @@ class Links:
 
     @cached_property
     def _event_offsets(self) -> Ints:
-        """By rank the number of its first event among all events of the run."""
+        """Return, for each rank, the number of its first event among all events of the run."""
         found: Ints = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.int64)
         return found
 
@@ -223,7 +227,7 @@ class Links:
 
     @cached_property
     def _unmatched_rows(self) -> tuple[Ints, Ints]:
-        """The rows of sends, and of receives, without a partner."""
+        """Return the rows of sends, and the rows of receives, that have no partner."""
         return self.match.unmatched_sends().astype(np.int64), self.match.unmatched_receives().astype(np.int64)
 
     def _matched_sends(self, recvs: Ints) -> Ints:
@@ -287,7 +291,7 @@ class Links:
         return self._draw_arrows(scale, given, had, facts) + self._draw_stubs(scale, sends, lost, "unmatched-send")
 
     def draw_unmatched_receives(self, scale: Scale, rows: Ints) -> list[dict[str, object]]:
-        """Return the receives of some rows of match.recvs that took no message, as arrows without an end."""
+        """Return arrows that lead nowhere for some receives that took no message. `rows`: their rows in match.recvs."""
         return self._draw_stubs(scale, self.match.recvs, rows, "unmatched-receive")
 
     def _comm_name(self, index: int) -> str:
@@ -392,7 +396,7 @@ def _linked_calls(link: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
 
 
 def _event_ids(rows: Posts | Collectives, which: Ints, column: NDArray[np.generic]) -> list[Id]:
-    """Return (rank, event) of some rows of a match, from one of its columns of events."""
+    """Return (rank, event) for some rows of a match. `column`: the column of event indices to take."""
     ranks = np.searchsorted(rows.first, which.astype(np.uint64), side="right") - 1
     return list(zip(ranks.tolist(), column[which].tolist(), strict=True))
 

@@ -29,13 +29,13 @@ class ThreadRow:
 
     @property
     def label(self) -> str:
-        """`3`, or `3.1` for a thread that is not the rank's only one."""
+        """Return the row's label: `3`, or `3.1` for a thread that is not the rank's only one."""
         several = len(self.rank.threads) > 1
         return f"{self.rank.index}.{self.rank.threads[self.thread].slot}" if several else str(self.rank.index)
 
     @cached_property
     def events(self) -> Events:
-        """The thread's events."""
+        """Return the thread's events."""
         threads = self.rank.threads
         return threads[self.thread].events if threads else self.rank.events
 

@@ -95,7 +95,7 @@ class RunView:
 
     @property
     def links(self) -> Links | None:
-        """Messages and collectives; None until the run is matched."""
+        """Return the messages and collectives; None until the run is matched."""
         return self._links
 
     def axis_by_name(self, name: str) -> Scale:
@@ -177,7 +177,9 @@ class RunView:
         return {**facts, "arrow": arrows[0], "places": scale.event_positions(ends)}
 
     def message_facts(self, side: str, row: int) -> dict[str, Any]:
-        """Return the facts of one message, without positions."""
+        """Return the facts of one message, without positions on an axis. `side`: "send" or "receive"; `row`: its row in
+        the match.
+        """
         return message_facts(self._wait_for_match(), side, row)
 
     def _wait_for_match(self) -> Links:
@@ -190,7 +192,7 @@ class RunView:
         return self._links
 
     def tooltip_facts(self, rank: int, index: int) -> dict[str, Any]:
-        """Return what the tooltip of a call shows."""
+        """Return the facts in the tooltip of a call."""
         return tooltip_facts(self._checked_event(rank, index))
 
     def list_findings(self, axis: str, patience: float = 0.0) -> dict[str, Any]:
@@ -238,7 +240,7 @@ class RunView:
         return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
 
     def event_position(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
-        """Return row, start and end of an event on an axis."""
+        """Return (row of the picture, start, end) of an event on an axis."""
         return scale.event_positions([event])[0]
 
     def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
@@ -249,7 +251,7 @@ class RunView:
         return facts
 
     def event_facts(self, rank: int, index: int) -> dict[str, Any]:
-        """Return the facts of one call, without positions."""
+        """Return the facts of one call, without positions on an axis."""
         findings = self.report.findings if self.report else ()
         return call_facts(self._checked_event(rank, index), self._links.match if self._links else None, findings)
 

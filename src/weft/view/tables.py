@@ -55,8 +55,8 @@ class IntervalTables:
 
     @cached_property
     def _waits(self) -> Ints:
-        """By event of the run the ns that it waited, as in the report."""
-        return waits_of_run(self.trace, self.match).by_event()
+        """Return, for each event of the run, the ns that it waited, as in the report."""
+        return waits_of_run(self.trace, self.match).waiting_ns_by_event()
 
     def whole_run(self) -> dict[str, Any]:
         """Return the tables of the whole run."""
@@ -136,7 +136,9 @@ class IntervalTables:
                 row[:] = [have + int(value) for have, value in zip(row, values, strict=True)]
 
     def _wait_ns_between(self, waiter: Ints, cost: Ints, t0: int, t1: int) -> Ints:
-        """Return how many ns of each wait are in an interval."""
+        """Return how many ns of each wait lie in an interval of time. `waiter`: event numbers; `cost`: the ns of each
+        wait.
+        """
         enter = self._clock.enter[waiter]
         return _overlap_ns(enter, enter + cost, (t0, t1))
 

@@ -151,13 +151,17 @@ class Timeline:
         return starts, ends
 
     def rank_event_times(self, ranks: NDArray[Any], events: NDArray[np.generic]) -> tuple[Ints, Ints, Ints]:
-        """Return rows, starts and ends of events that are given by rank and index."""
+        """Return rows, starts and ends of events, as three arrays. `ranks`, `events`: the rank index and event index of
+        each.
+        """
         rows, positions = self.rows.rows_of_events(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
         return rows, *self.event_times(rows, positions)
 
 
 def _events_per_block(events: int) -> int:
-    """Return the events between two sums: about 10 bytes an event in small runs, two and a half in large ones."""
+    """Return how many events one stored sum covers. The sums take about 10 bytes an event in small runs, 2.5 in large
+    ones.
+    """
     return 8 if events <= 20_000_000 else 32
 
 
@@ -173,7 +177,7 @@ def last_event_time(rows: Rows) -> int:
 
 
 def end_margin(last: float) -> int:
-    """Return how far the picture goes on after the last event, so that an open call is seen to be open."""
+    """Return how far (ns) the picture extends beyond the last event, so that a call that never returned can be seen."""
     return max(int(last) // 16, 1000)
 
 

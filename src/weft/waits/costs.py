@@ -101,7 +101,7 @@ class Costs:
         return Costs(self.times + other.times, pairs, self.blocked or other.blocked)
 
     def with_renamed_events(self, rename: Callable[[EventId], EventId]) -> Costs:
-        """Return the same costs with events renamed by `rename`."""
+        """Return the same costs with other event ids, as `rename` gives them."""
         return replace(self, pairs=tuple(replace(of, events=_rename_events(of.events, rename)) for of in self.pairs))
 
 

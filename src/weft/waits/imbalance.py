@@ -42,7 +42,7 @@ def find_imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
     """
     if (times.threads != 1).any() or times.left_open:
         return []
-    polling, work = times.polling, times.walls - times.by_rank.sum(axis=1)
+    polling, work = times.polling, times.wall_ns - times.by_rank.sum(axis=1)
     busiest = int(np.argmax(work))
     others = work + polling
     others[busiest] = work[busiest]
