@@ -164,7 +164,7 @@ class Cilk5Backend(NativeBackend):
         table = self._table()
         if table is None:
             return []
-        rows, deques = table.rows, table.deques()
+        rows, deques = table.rows, table.map_records_to_deques()
         children: dict[int, list[int]] = {}
         for row in rows:
             children.setdefault(row.parent, []).append(row.id)
