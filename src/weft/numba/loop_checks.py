@@ -238,7 +238,9 @@ class LoopChecks:
         for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
             reductions = {kernel.line: kernel.reductions for kernel in held}
-            suspects += [(one, suspect) for suspect in source.find_suspects(one.py_func, reductions)] if held else []
+            suspects += (
+                [(one, suspect) for suspect in source.find_suspect_variables(one.py_func, reductions)] if held else []
+            )
         if not suspects and read_unset_memory:
             return  # garbage in, garbage out: that has been said
         where = difference.where + (f"[{', '.join(map(str, difference.index))}]" if difference.index else "")
