@@ -270,7 +270,9 @@ class LoopChecks:
     def _add_mismatch(
         self, function: Any, suspect: Suspect, message: str, evidence: Mapping[str, object], certainty: str
     ) -> None:
-        """Add a difference between results at a line to the findings, or count it again."""
+        """Add a difference between results, which a suspect variable explains, to the findings, and write the findings.
+        If the same variable is known at the same line, only count it again.
+        """
         code = function.py_func.__code__
         key = (suspect.kind, code.co_filename, suspect.line, suspect.name)
         if key in self.mismatches:
