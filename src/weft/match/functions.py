@@ -49,7 +49,7 @@ _WAITS: Final = {Many.ONE: Op.WAIT, Many.ALL: Op.WAITALL, Many.ANY: Op.WAITANY, 
 
 
 def classify(name: str) -> tuple[Op, Spec]:
-    """Return what the function of this name does, large-count form or not."""
+    """Return what a function does and its flags. `name`: with `MPI_`, in the large-count form or not."""
     return _classify_base_name(base_name(name))
 
 
@@ -138,7 +138,7 @@ _ASKS: Final = meaning.functions_with(
 
 
 def asks_what_came(function: Function) -> bool:
-    """Return whether a function says which requests or messages are there by now, which timing decides."""
+    """Return whether a function tells which requests or messages have arrived by now. Timing decides its result."""
     return base_name(function.name) in _ASKS
 
 

@@ -169,7 +169,7 @@ def scan_rank(rank: Rank) -> RankScan:
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
         function = np.empty(len(part), np.uint16)
-        kernels.run_catalogue(part, function, counts)
+        kernels.fill_catalogue(part, function, counts)
         if (rows := np.flatnonzero(makes[function])).size:
             earlier.append(rows + start)
         if (rows := np.flatnonzero(frees[function])).size and len(earlier) > 1:  # of those that are made before

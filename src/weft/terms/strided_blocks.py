@@ -27,7 +27,7 @@ class Strided(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the first byte after it."""
+        """Return the offset after the last byte."""
         return self.offset + self.length + sum(stride * (times - 1) for stride, times in self.levels)
 
     @property
@@ -71,7 +71,9 @@ def _merge_levels(length: int, levels: list[Level]) -> tuple[int, tuple[Level, .
 
 
 def simplify_parts(parts: Iterable[Strided]) -> tuple[Strided, ...]:
-    """Return the parts in the order of memory, as few as are simple to find: each byte as often as before."""
+    """Return the parts (patterns of blocks) in the order of memory, merged where that is simple. Each byte occurs as
+    often as before.
+    """
     return tuple(_merge_equal_steps(list(_merge_touching(sorted(parts)))))
 
 

@@ -70,7 +70,7 @@ class OtherRuns:
             return self._known[name]
 
     def find_view(self, name: str) -> RunView:
-        """Return the view of the run called `name`; of the run shown if `name` is empty."""
+        """Return the view of the run with this name. An empty name means the run that was opened."""
         return self.open_beside(name).after if name else self.picture
 
 

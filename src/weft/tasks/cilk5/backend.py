@@ -164,7 +164,7 @@ class Cilk5Backend(NativeBackend):
         table = self._table()
         if table is None:
             return []
-        rows, deques = table.rows, table.deques()
+        rows, deques = table.rows, table.map_records_to_deques()
         children: dict[int, list[int]] = {}
         for row in rows:
             children.setdefault(row.parent, []).append(row.id)
@@ -491,7 +491,7 @@ class Cilk5Backend(NativeBackend):
 
     def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
         """Return the value of an expression in a task's frame; variables have their names in the Cilk source."""
-        return self._evaluate_translated(task, expression, level, partial(self._gdb.value, form=gdb_format))
+        return self._evaluate_translated(task, expression, level, partial(self._gdb.value, gdb_format=gdb_format))
 
     def _translate_for_gdb(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
         """Return (gdb's number of a task's thread, gdb's number of the frame, the expression with the names that the
