@@ -33,7 +33,7 @@ def look_at_ranks(
     seen = {
         one.pid: RankStacks(
             one.rank or 0, one.pid, host, one.program, problem=stopped_ranks.refused.get(one.pid, ""),
-            replaced=is_replaced(one.pid),
+            replaced=is_replaced(one.pid), world_start=one.world_start,
         )
         for one in processes
     }  # fmt: skip

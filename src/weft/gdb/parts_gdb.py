@@ -131,7 +131,8 @@ def parts_by_printer(printer: Any) -> Parts:
 
 def structure_members(value: Any, value_type: Any, expression: str, separator: str) -> Iterator[Row]:
     """Yield (name, value, expression) for the members of a structure. Members of its base classes and of unnamed
-    members count as its own.
+    members count as its own. `expression`: of the structure; `separator`: what stands between it and a member, `.` or
+    Fortran's `%`.
     """
     for field in value_type.fields():
         if field.is_base_class or not field.name:

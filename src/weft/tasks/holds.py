@@ -211,7 +211,7 @@ class HeldTasks:
 
     def _insert_return_breakpoint(self, frame: Frame, thread: int) -> str:
         """Set a breakpoint at which a thread returns to a frame; deeper frames of the same function do not count."""
-        top = self._gdb.pointer("$sp", thread, int(frame["level"]))
+        top = self._gdb.evaluate_pointer("$sp", thread, int(frame["level"]))
         return self._insert_breakpoint(f"-p {thread} -c {quoted(f'$sp >= {top}')} *{frame['addr']}")
 
     def _insert_breakpoint(self, where: str) -> str:
@@ -222,7 +222,7 @@ class HeldTasks:
         """Make a stopped thread wait in Weft's tool, by setting its registers and stack. It later continues at
         `address`, where it is now.
         """
-        below = self._gdb.pointer("$sp", thread) - BELOW
+        below = self._gdb.evaluate_pointer("$sp", thread) - BELOW
         self._gdb.write(below, address, 8)
         self._gdb.write(below + 8, hold.address, 8)
         hold.thread, hold.at = thread, address

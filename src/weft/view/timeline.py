@@ -228,12 +228,12 @@ def _cache_folder(trace: Trace, last: int) -> Path:
     return cache_folder() / "view" / hashlib.sha256(repr(known).encode()).hexdigest()[:32]
 
 
-def _load_cached(timeline: Timeline, place: Path) -> bool:
-    """Read the timeline's arrays from the cache folder `place`. Return False if they are missing or do not fit."""
+def _load_cached(timeline: Timeline, folder: Path) -> bool:
+    """Read the timeline's arrays from the cache folder `folder`. Return False if they are missing or do not fit."""
     found = []
     try:
         for name, like in (("starts", timeline.starts), ("sums", timeline.sums), ("marks", timeline.marks)):
-            array = np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            array = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             if array.shape != like.shape or array.dtype != like.dtype:
                 return False
             found.append(array)
@@ -242,22 +242,22 @@ def _load_cached(timeline: Timeline, place: Path) -> bool:
     timeline.starts, timeline.sums, timeline.marks = found
     timeline._fill_c_rows()
     with suppress(OSError):
-        os.utime(place)
+        os.utime(folder)
     return True
 
 
-def _store_in_cache(timeline: Timeline, place: Path) -> None:
-    """Write the timeline's arrays to the cache folder `place`, all or none. If that fails, nothing is raised."""
+def _store_in_cache(timeline: Timeline, folder_in_cache: Path) -> None:
+    """Write the timeline's arrays to a folder in the cache, all or none. If that fails, nothing is raised."""
     try:
-        make_private(place.parent)
-        folder = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+        make_private(folder_in_cache.parent)
+        folder = Path(tempfile.mkdtemp(prefix=".new-", dir=folder_in_cache.parent))
         for name in ("starts", "sums", "marks"):
             np.save(folder / f"{name}.npy", getattr(timeline, name))
         (folder / "run.json").write_text(json.dumps({"path": str(timeline.rows.trace.path), "version": VERSION}))
-        if place.exists():
-            shutil.rmtree(place, ignore_errors=True)
-        folder.replace(place)
-        _remove_old_caches(place.parent)
+        if folder_in_cache.exists():
+            shutil.rmtree(folder_in_cache, ignore_errors=True)
+        folder.replace(folder_in_cache)
+        _remove_old_caches(folder_in_cache.parent)
     except OSError:
         return
 
