@@ -319,8 +319,8 @@ class DirectiveMarker(LoopConstructs):
         statement: Node | None,
         directive_text: str,
     ) -> None:
-        """Insert the calls for a task directive: around the statement of a task region or of one task, before
-        a `map`.
+        """Insert the calls for a directive about tasks. For a task region or one task they stand around its statement,
+        for `map` before the directive.
         """
         if isinstance(directive, syntax.Map):
             task = self.resolve_task(directive.task, offset)

@@ -174,8 +174,8 @@ def modernize_renewals(old: str) -> str:
 
 
 def drop_group(old: str) -> str:
-    """Return the elements of a remote access without the group before them. In front of a statement, they are fetched
-    there.
+    """Return the arrays of an old remote access without the name of its group, which has no meaning in front of a
+    statement.
     """
     return re.sub(r"^\s*\w+\s*:", "", old)
 

@@ -84,7 +84,7 @@ def _is_one_bracket(code: str) -> bool:
 
 
 def split_condition(code: str) -> tuple[str, str]:
-    """Return the condition of a logical IF and the statement after it; ("", code) for other statements."""
+    """Return (condition, statement) of a logical IF such as `if (a) b = c`. For other statements, return ("", code)."""
     if not code.startswith("if("):
         return "", code
     depth = 0

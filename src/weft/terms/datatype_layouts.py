@@ -219,10 +219,10 @@ def _element_places(
 
 
 def read_subarray(integers: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
-    """Return sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's.
+    """Return four arguments of MPI_Type_create_subarray: sizes, subsizes, starts, and whether the order is Fortran's.
 
-    ValueError if `integers` does not describe one. MPI_Type_get_contents returns the order after them,
-    MPI_Type_get_contents_c before them, as it is not large: MPICH's, Open MPI has none.
+    ValueError if `integers` does not describe a subarray. The order stands after the other arguments as
+    MPI_Type_get_contents returns them, and before them as MPICH's MPI_Type_get_contents_c does.
     """
     n = integers[0]
     if n <= 0:
