@@ -14,8 +14,8 @@ from weft.native.headers.columns import Column, ColumnsInput, kernel
 
 
 def run_decode(given: ColumnsInput, columns: Sequence[Column], *, fill: bool) -> None:
-    """Run weft_columns over the events of `given`; it fills the arrays of `columns`."""
-    kernel().weft_columns(given, as_c_array(columns, Column), fill)
+    """Run weft_decode_columns over the events of `given`; it fills the arrays of `columns`."""
+    kernel().weft_decode_columns(given, as_c_array(columns, Column), fill)
 
 
 def run_catalogue(
@@ -25,7 +25,7 @@ def run_catalogue(
     failed, how many are open, and how many saw a changed buffer.
     """
     found = np.zeros(1, scan.CATALOGUE)
-    scan.kernel().weft_catalogue(np.ascontiguousarray(events), len(events), function, counts, found)
+    scan.kernel().weft_count_events(np.ascontiguousarray(events), len(events), function, counts, found)
     failed, unfinished, changed = (int(found[name][0]) for name in ("failed", "open", "changed"))
     return failed, unfinished, changed
 
@@ -33,5 +33,5 @@ def run_catalogue(
 def run_where(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
     """Return the rows whose function id is True in `table`, computed in C. `count`: how many rows there are."""
     rows = np.empty(count + 1, np.int64)
-    scan.kernel().weft_where(function, len(function), table, rows)
+    scan.kernel().weft_find_function_rows(function, len(function), table, rows)
     return rows[:count]
