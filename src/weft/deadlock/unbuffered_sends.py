@@ -500,6 +500,7 @@ def _describe_cycle(links: list[_Link], sends: list[_Link]) -> str:
 
 
 def _describe_early_leave(link: _Link) -> str:
+    """Return words that say that a rank left a collective before all had come, and which rank comes to it late."""
     left = (
         f"rank {link.rank} left {describe.call_words(link.event)}{describe.site_suffix(link.event)} before all had come"
     )
