@@ -223,3 +223,15 @@ def test_a_job_of_slurm_is_seen_on_all_its_nodes(slurm: Slurm, mpich: Installed,
         assert "through" in job.communicate(timeout=60)[0]
         assert job.returncode == 0
     assert slurm.quiet()
+
+
+@pytest.mark.parametrize("which", ["mpich", pytest.param("openmpi", marks=pytest.mark.matrix)])
+def test_spawned_ranks_are_shown_with_those_that_spawned_them(
+    which: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    of: Installed = request.getfixturevalue(which)
+    with running(of, 1, [compiled(of, "spawned.c", tmp_path)], tmp_path) as job:
+        told = once(lambda told: where(told) == {"MPI_Recv": [0], "MPI_Ssend": [1, 3], "MPI_Barrier": [2, 4]}, job.pid)
+        assert told["missing"] == []
+        assert "ranks 1 and 2 were spawned: rank 1 is rank 0 of a world of its own" in told["told"]
+        assert "ranks 3 and 4 were spawned: rank 3 is rank 0 of a world of its own" in told["told"]

@@ -95,7 +95,7 @@ def test_a_file_beside_the_database_chooses_the_program_that_holds_it(tree: Path
     chosen = find_sources([database, tree.parent / "main.c"])
     assert [path.name for path in chosen.sources] == ["main.c", "near.c"]
     library = (tree / "lib" / "libfar.so").resolve()
-    assert chosen.link == (f"-Wl,-rpath,{tree}/bin/../lib", str(library), "-lm")  # Weft takes libgomp's place
+    assert chosen.link_options == (f"-Wl,-rpath,{tree}/bin/../lib", str(library), "-lm")  # Weft takes libgomp's place
     with pytest.raises(
         UsageError, match=r"the build makes 2 programs \(other, prog\), and it is open which one is meant"
     ):

@@ -35,7 +35,7 @@ def findings(folder: Path, sources: list[Path], **options: str) -> tuple[Finding
 def told(folder: Path, text: str) -> str:
     """What is said of a source with a wrong directive."""
     with pytest.raises(DirectiveError) as error:
-        fortran.mark_fortran_sources(write(folder, p_fdv=text), SourceMap())
+        fortran.instrument_fortran_sources(write(folder, p_fdv=text), SourceMap())
     return str(error.value).removeprefix(f"{folder}/")
 
 
@@ -91,7 +91,7 @@ def test_letters_of_other_alphabets_do_not_move_lines_or_columns(tmp_path: Path)
     source = read_source(path)
     assert len(source.lines) == 4
     assert [item.first for item in source.items] == [1, 2]
-    _, marked = fortran.mark_fortran_sources([path], SourceMap())
+    _, marked = fortran.instrument_fortran_sources([path], SourceMap())
     assert "'\u0445\u0430'" in marked.text
     assert b"\x85\xff" in marked.text.encode("utf-8", "surrogateescape")
 
@@ -105,7 +105,7 @@ def test_every_line_of_the_copy_knows_its_line_in_the_source(tmp_path: Path) -> 
         "      DO 10 I = 1, 4\n   10 A(I) = I\n      PRINT *, A\n      END\n"
     )
     sources = write(tmp_path, p_fdv=text)
-    _, marked = fortran.mark_fortran_sources(sources, SourceMap())
+    _, marked = fortran.instrument_fortran_sources(sources, SourceMap())
     number = 0
     seen = {}
     for line in marked.text.splitlines():

@@ -289,7 +289,7 @@ def test_many_races_of_one_line_are_cut_and_counted() -> None:
     found = races(b)
     assert len(found) == 200
     assert found[-1].facts()["more_at_this_line"] == 599 - 200
-    assert len({f.group for f in found}) == 1
+    assert len({f.cause_key for f in found}) == 1
 
 
 def test_a_receive_still_open_when_the_run_ended_took_nothing() -> None:

@@ -17,7 +17,7 @@ from replay.campaign import HERE, environment
 from tests_support import WEFT, Installed, execute
 from weft.base.words import plural
 from weft.cli.main import main
-from weft.cli.replay import start_folder
+from weft.cli.replay import choose_start_folder
 from weft.errors import WeftError
 from weft.trace.builder import Builder
 
@@ -252,8 +252,8 @@ def test_another_program_runs_where_we_are_and_needs_no_folder_of_the_record(
     trace = Builder(1).open()
     trace.run["cwd"] = str(tmp_path / "gone")
     monkeypatch.chdir(tmp_path)
-    assert start_folder(trace, ["./copy"]) == tmp_path
+    assert choose_start_folder(trace, ["./copy"]) == tmp_path
     with pytest.raises(WeftError, match="gone, which is not here; go to its copy and give the program after --"):
-        start_folder(trace, [])
+        choose_start_folder(trace, [])
     (tmp_path / "gone").mkdir()
-    assert start_folder(trace, []) == tmp_path / "gone"
+    assert choose_start_folder(trace, []) == tmp_path / "gone"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weft.trace import Rank, Trace
 from weft.trace.layout import EVENT, StreamKind
 from weft.trace.rings.chunks import DroppedCalls
-from weft.trace.rings.suffix import count_sorts
+from weft.trace.rings.suffix import count_calls_by_sort
 
 
 def cut(path: Any, drop: Mapping[tuple[int, int], int]) -> Trace:
@@ -37,7 +37,7 @@ def _cut(rank: Rank, drop: Mapping[int, int]) -> None:
         data = stream(StreamKind.EVENTS, slot)
         first = data[: len(data) // EVENT.itemsize * EVENT.itemsize].view(EVENT)[:calls]
         if len(first):
-            file.dropped[slot] = DroppedCalls(len(first), sorts=count_sorts(first))
+            file.dropped[slot] = DroppedCalls(len(first), sorts=count_calls_by_sort(first))
     file.stream = rest  # type: ignore[method-assign]
 
 

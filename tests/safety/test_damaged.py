@@ -337,15 +337,15 @@ def test_a_fortran_source_of_comments_alone_is_marked_with_the_others(tmp_path: 
     program = "      program p\n      end\n"
     for name, text in (("a.fdv", "C     nothing\n"), ("b.fdv", program)):
         (tmp_path / name).write_text(text)
-    assert len(fortran.mark_fortran_sources([tmp_path / "a.fdv", tmp_path / "b.fdv"], SourceMap("fortran"))) == 2
-    assert len(fortran.mark_fortran_sources([tmp_path / "a.fdv"], SourceMap("fortran"))) == 1
+    assert len(fortran.instrument_fortran_sources([tmp_path / "a.fdv", tmp_path / "b.fdv"], SourceMap("fortran"))) == 2
+    assert len(fortran.instrument_fortran_sources([tmp_path / "a.fdv"], SourceMap("fortran"))) == 1
 
 
 def test_bytes_that_are_no_letters_before_a_directive_move_no_place(tmp_path: Path) -> None:
     source = tmp_path / "a.cdv"
     source.write_bytes(b"int x; /* \xff */ int main(void) { return y(1); }\n#pragma dvm wrong\n")
     with pytest.raises(UsageError, match=r"a\.cdv:2"):
-        c.mark_c_sources([source], SourceMap("c"))
+        c.instrument_c_sources([source], SourceMap("c"))
 
 
 def test_an_order_of_tasks_is_read_as_far_as_it_is_one(tmp_path: Path) -> None:

@@ -327,7 +327,7 @@ def test_the_tables_of_segments_add_up(tmp_path: Path) -> None:
     assert {key: sorted(rows) for key, rows in whole.times.items()} == {
         key: sorted(rows) for key, rows in sums.times.items()
     }
-    assert (whole.ledger.by_rank == sums.ledger.by_rank).all() and (whole.ledger.walls == sums.ledger.walls).all()
+    assert (whole.ledger.by_rank == sums.ledger.by_rank).all() and (whole.ledger.wall_ns == sums.ledger.wall_ns).all()
     assert whole.ledger.base == sums.ledger.base
 
 

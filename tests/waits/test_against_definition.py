@@ -141,5 +141,5 @@ def test_the_causes_add_up_to_the_time_in_mpi_of_each_rank(wanted: list[Step]) -
     made = ledger_of(trace, match_operations(trace))
     for rank, row in zip(trace.ranks, made.by_rank, strict=True):
         spent = sum((e.exit_ns or 0) - e.enter_ns for e in (rank.event(i) for i in range(len(rank))))
-        assert row.sum() == spent <= made.walls[rank.index]
+        assert row.sum() == spent <= made.wall_ns[rank.index]
         assert np.all(row >= 0)

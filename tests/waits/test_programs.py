@@ -51,7 +51,7 @@ def waits_of(path: Path) -> Ledger:
     found = ledger_of(trace, match_operations(trace))
     for rank, row in zip(trace.ranks, found.by_rank, strict=True):
         spent = int((rank.exit_ns() - rank.enter_ns()).sum())
-        assert (row >= 0).all() and int(row.sum()) == spent <= found.walls[rank.index]
+        assert (row >= 0).all() and int(row.sum()) == spent <= found.wall_ns[rank.index]
     return found
 
 
@@ -66,7 +66,7 @@ def test_a_program_of_buffered_messages_has_no_late_receiver(recorded: Recorded)
 def test_a_program_of_messages_that_are_not_buffered_has_no_late_sender(recorded: Recorded) -> None:
     found = waits_of(recorded("rendezvous"))
     assert found.total(Cause.LATE_SENDER) < LATE_NS  # a sender may lose its core once, on a busy machine
-    assert 2 * TIMES * LATE_NS * 0.8 < found.total(Cause.LATE_RECEIVER) <= found.walls[0]
+    assert 2 * TIMES * LATE_NS * 0.8 < found.total(Cause.LATE_RECEIVER) <= found.wall_ns[0]
     assert found.by_rank[1, Cause.LATE_RECEIVER] == 0
 
 

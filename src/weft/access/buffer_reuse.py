@@ -219,7 +219,7 @@ def _lowest_address(holds: BufferTable, hold: int) -> int:
 
 
 def _slack(holds: BufferTable, hold: int) -> int:
-    """Return how far a datatype may begin before or end after the address that is given."""
+    """Return how many bytes a datatype may reach before the buffer's address, or beyond its end."""
     return int(holds.bytes[hold])
 
 

@@ -62,7 +62,7 @@ class CompilerCommand:
 
     @property
     def sources(self) -> list[str]:
-        """The files that the command compiles."""
+        """Return the files that the command compiles."""
         return [argument.words[0] for argument in self.arguments if argument.source]
 
     def has(self, *options: str) -> bool:
@@ -71,18 +71,18 @@ class CompilerCommand:
 
     @property
     def output(self) -> str:
-        """The name of the output file."""
+        """Return the name of the output file."""
         named = [a.words[-1].removeprefix("-o") for a in self.arguments if a.words[0].startswith("-o") and not a.source]
         return named[-1] if named else "a.out"
 
     @property
     def is_compile_only(self) -> bool:
-        """Whether nothing is linked."""
+        """Return whether the command links nothing."""
         return self.has("-c", "-S")
 
     @property
     def passes(self) -> bool:
-        """Whether the command needs no hooks: it compiles nothing."""
+        """Return whether the command can be run unchanged, as it compiles and links nothing."""
         return self.has(*_ENDS_EARLIER) or not (self.sources or self._has_inputs)
 
     @property
@@ -206,5 +206,5 @@ def _dependency_options(command: CompilerCommand, source: str) -> list[str]:
 
 
 def _no_lto_option(line: CompilerCommand) -> list[str]:
-    """Return -fno-lto for a command with -flto: hooks must be inserted when each file is compiled."""
+    """Return -fno-lto for a command with -flto, so that hooks are inserted when each file is compiled; else []."""
     return ["-fno-lto"] if any(a.words[0].startswith("-flto") for a in line.arguments) else []

@@ -34,7 +34,9 @@ _BUILD_SECONDS: Final = 120
 
 
 def link_options() -> list[str]:
-    """Return the words that a link needs beside the program's own."""
+    """Return the words to add to a link command: the object with the hooks, and options for the functions that it
+    wraps.
+    """
     target = build_hook_object()
     return [str(target), *(f"-Wl,--wrap={name}" for name in wrapped_functions(target))]
 

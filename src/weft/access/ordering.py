@@ -116,8 +116,10 @@ class AccessOrdering:
         axis = program.rank.axis
         return int(axis.ns_array(np.array([program.touches.last[row]], np.uint64))[0]) <= over
 
-    def polled(self, program: WindowAccesses, row: int, other: int) -> None:
-        """Note that a rank waited for an operation of rank `other` by loading the value again and again."""
+    def note_polling(self, program: WindowAccesses, row: int, other: int) -> None:
+        """Note that a rank waited for an operation of rank `other` by loading a value again and again. From access
+        `row` on, it knows of the operation.
+        """
         key, before = (program.rank.index, other), int(program.touches.before[row])
         self._polled[key] = min(before, self._polled.get(key, before))
 

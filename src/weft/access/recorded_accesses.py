@@ -53,7 +53,7 @@ class AccessTable:
 
     @property
     def writes(self) -> NDArray[np.bool_]:
-        """Which rows store."""
+        """Return a mask of the rows with stores."""
         result: NDArray[np.bool_] = (self.kind & TouchKind.WRITE) != 0
         return result
 
@@ -118,12 +118,12 @@ class ByteRanges:
 
     @property
     def step(self) -> int:
-        """The greatest common divisor of the distances between their starts; 0 for one range."""
+        """Return the greatest common divisor of the distances between the ranges; 0 for a single range."""
         return int(np.gcd.reduce(np.diff(self.low), initial=0))
 
     @property
     def longest(self) -> int:
-        """The length of the longest range in bytes."""
+        """Return the length of the longest range in bytes."""
         return int((self.high - self.low).max(initial=0))
 
 

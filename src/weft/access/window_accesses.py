@@ -71,7 +71,9 @@ class _RankWindows:
                 yield (*window, owner), self._make_accesses(number, window, rows)
 
     def _owner_rank(self, window: Window, target: int) -> int:
-        """Return the rank, as index in the trace, of a member of the window's group; -1 if unknown."""
+        """Return the rank index of a member of a window's group; -1 if it is unknown. `target`: its rank in the
+        group.
+        """
         members = self.rank.trace.communicators[window[0]].peers(self.rank.index)
         return int(members[target]) if 0 <= target < len(members) else -1
 

@@ -59,7 +59,7 @@ def find_window_races(trace: Trace, order: Order) -> list[Finding]:
 
 
 def _describe_bytes(bytes_: tuple[int, int]) -> str:
-    """Return `bytes 0 to 8`; only the number of bytes for addresses in a dynamic window."""
+    """Return bytes as text: `bytes 0 to 8`, or only their number if they are addresses in a dynamic window."""
     low, high = bytes_
     return f"bytes {low:,} to {high:,}" if high < _ADDRESSES else f"{high - low:,} bytes"
 
@@ -99,7 +99,7 @@ class _WindowMemory:
             for mine in classes:
                 for other in self.operated.overlapping(mine):
                     if self._is_polling_loop(program, mine, other):
-                        self.ordering.polled(program, int(mine.rows[0]), int(self.of.rank[other.rows[0]]))
+                        self.ordering.note_polling(program, int(mine.rows[0]), int(self.of.rank[other.rows[0]]))
 
     def find_races(self) -> Iterator[Finding]:
         """Yield the races of the program's accesses: first with one-sided operations, then with accesses of other
@@ -307,7 +307,7 @@ class AlikeRowGroups:
         return iter(self.all)
 
     def overlapping(self, mine: AlikeRows) -> Iterator[AlikeRows]:
-        """Yield the groups whose range of bytes overlaps that of another group."""
+        """Yield the groups of rows whose bytes overlap those of the group `mine`."""
         return (self.all[k] for k in np.flatnonzero((self.low < mine.high) & (self.high > mine.low)).tolist())
 
 

@@ -31,11 +31,11 @@ def format_site(site: CallSite) -> str:
 
 
 def format_bytes(low: int, high: int, base: int) -> str:
-    """Return `bytes 16 to 24`, relative to the start of a buffer."""
+    """Return bytes as text, such as `bytes 16 to 24`. They count from the start of a buffer, `base`."""
     return f"bytes {low - base:,} to {high - base:,}"
 
 
 def add_access_site(found: Finding, rank: Rank, site: CallSite, kind: int) -> Finding:
-    """Return the finding with the access in front of its sites."""
+    """Return the finding with one more call site in front: the place of the access, on rank `rank`."""
     own = Site(rank.index, access_word(kind), format_file(site), site.line, site.function or "")
     return replace(found, sites=(own, *found.sites))

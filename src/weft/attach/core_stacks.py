@@ -66,22 +66,22 @@ def look_at_cores(core_paths: Sequence[Path], program: str = "") -> Job:
     return Job(size, 0.0, ranks, [*describe_endings(found, {one.rank: one for one in ranks}), *more], ended=True)
 
 
-def number_cores(found: Sequence[Core]) -> list[Core]:
+def number_cores(core_files: Sequence[Core]) -> list[Core]:
     """Return the core files, each with a rank. If every file says its own rank, they keep these; otherwise all are
     numbered in the order given.
 
     UsageError if the files belong to several jobs, or two of them to the same rank.
     """
-    if any(core.rank is None for core in found):
-        return [replace(core, rank=number, size=len(found)) for number, core in enumerate(found)]
+    if any(core.rank is None for core in core_files):
+        return [replace(core, rank=number, size=len(core_files)) for number, core in enumerate(core_files)]
     by_rank: dict[int | None, Core] = {}
-    for core in found:
+    for core in core_files:
         if (other := by_rank.get(core.rank)) is not None:
             raise UsageError(f"{other.path} and {core.path} are both of rank {core.rank}: name the files of one job")
         by_rank[core.rank] = core
-        if (core.job, core.size) != (found[0].job, found[0].size):
-            raise UsageError(f"{found[0].path} and {core.path} are not of one job: name the files of one")
-    return list(found)
+        if (core.job, core.size) != (core_files[0].job, core_files[0].size):
+            raise UsageError(f"{core_files[0].path} and {core.path} are not of one job: name the files of one")
+    return list(core_files)
 
 
 def _read_core_stacks(core: Core, program: str, gdb: Reader) -> tuple[RankStacks, str]:

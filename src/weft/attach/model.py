@@ -118,11 +118,13 @@ class RankStacks:
     problem: str = ""
     replaced: bool = False
     """Whether the file of its program is another one since, or gone: lines are not known then."""
+    world_start: int = 0
+    """The first rank of its world: 0 unless MPI_Comm_spawn made it."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the stacks as JSON values."""
         return {"rank": self.rank, "pid": self.pid, "host": self.host, "program": self.program,
-                "problem": self.problem, "replaced": self.replaced,
+                "problem": self.problem, "replaced": self.replaced, "world_start": self.world_start,
                 "threads": [thread.as_dict() for thread in self.threads],
                 "later": [thread.as_dict() for thread in self.later]}  # fmt: skip
 
@@ -139,6 +141,7 @@ class RankStacks:
             later,
             values["problem"],
             values["replaced"],
+            values["world_start"],
         )
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from weft.base.lifetime import start_time
@@ -22,13 +23,20 @@ MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|op
 
 @dataclass(frozen=True)
 class RankProcess:
-    """A rank's process. `rank` is None if nothing says which it is."""
+    """A rank's process. `rank` is None if nothing says which it is.
+
+    `world`: 0 for the processes that the launcher started, 1 and so on for those that MPI_Comm_spawn started. `rank`
+    and `size` are those of the world until `number_ranks` has counted all worlds; then `world_start` is the number of
+    the world's first rank.
+    """
 
     pid: int
     rank: int | None
     size: int
     job: str
     program: str
+    world: int = 0
+    world_start: int = 0
 
     @cached_property
     def python(self) -> bool:
@@ -132,7 +140,7 @@ def find_only_job() -> list[RankProcess]:
     """
     found = find_jobs()
     if len(found) == 1:
-        return next(iter(found.values()))
+        return number_ranks(next(iter(found.values())))
     if not found:
         raise UsageError("no MPI job of yours runs on this host: weft attach PID..., or JOB.STEP of Slurm")
     tree = read_parents()
@@ -178,8 +186,14 @@ def read_rank(pid: int, parents: dict[int, int]) -> RankProcess | None:
     """Return a process as a rank, if the environment variables of its launcher say which one it is. None if they do
     not. `parents`: the parent of each process.
     """
-    found = job_step.find_step(job_step.read_environment(pid), parents.get(pid, 0))
-    return None if found is None else replace(make_process(pid), rank=found.rank, size=found.size, job=found.name)
+    environment = job_step.read_environment(pid)
+    found = job_step.find_step(environment, parents.get(pid, 0))
+    if found is None:
+        return None
+    # Open MPI numbers the worlds of a job from 1 on; Hydra says only that one was spawned.
+    job, _, number = found.name.rpartition("@") if "@" in found.name else (found.name, "", "")
+    world = int(number) - 1 if number.isdigit() and int(number) > 0 else int(environment.get("PMI_SPAWNED") == "1")
+    return replace(make_process(pid), rank=found.rank, size=found.size, job=job, world=world)
 
 
 def make_process(pid: int) -> RankProcess:
@@ -212,24 +226,39 @@ def is_replaced(pid: int) -> bool:
 
 
 def choose_rank_processes(processes: Iterable[RankProcess]) -> list[RankProcess]:
-    """Return one process for each rank of each job. If several have a rank's number, it is the one with an MPI library:
-    not the shell or `weft run` around it.
+    """Return one process for each rank of each world of each job, sorted by these. If several have a rank's number, it
+    is the one with an MPI library: not the shell or `weft run` around it. Several spawned processes with MPI are of
+    several worlds, in the order in which they began.
     """
-    groups: dict[tuple[str, int | None], list[RankProcess]] = {}
+    groups: dict[tuple[str, int, int | None], list[RankProcess]] = {}
     for process in processes:
-        groups.setdefault((process.job, process.rank), []).append(process)
-    best = [
-        group[0] if len(group) == 1
-        else max(group, key=lambda process: (bool(MPI.search(read_maps_or_nothing(process.pid))), process.pid))
-        for group in groups.values()
-    ]  # fmt: skip
-    return sorted(best, key=lambda process: (process.job, process.rank or 0))
+        groups.setdefault((process.job, process.world, process.rank), []).append(process)
+    best: list[RankProcess] = []
+    for (_, world, _), group in groups.items():
+        with_mpi = [one for one in group if len(group) > 1 and MPI.search(read_maps_or_nothing(one.pid))]
+        chosen = sorted(with_mpi or group, key=lambda one: one.pid)
+        best += [replace(one, world=world + k) for k, one in enumerate(chosen)] if world else chosen[-1:]
+    return sorted(best, key=lambda one: (one.job, one.world, one.rank or 0))
 
 
 def number_ranks(processes: list[RankProcess]) -> list[RankProcess]:
-    """Return the processes, each with a rank. If all ranks are known and belong to one job, they are kept; otherwise
-    all are numbered in order.
+    """Return the processes, each with a rank. If all ranks are known and belong to one job, they are kept, those of
+    spawned worlds counted on after the others as in a record; otherwise all are numbered in order.
     """
     if all(process.rank is not None for process in processes) and len({process.job for process in processes}) == 1:
-        return processes
+        return _count_worlds(processes)
     return [replace(process, rank=number, size=len(processes), job="") for number, process in enumerate(processes)]
+
+
+def _count_worlds(processes: list[RankProcess]) -> list[RankProcess]:
+    """Return the processes of one job with ranks that are counted over all of its worlds."""
+    sizes: dict[int, int] = {}
+    for one in processes:
+        sizes[one.world] = max(sizes.get(one.world, 0), one.size)
+    if len(sizes) < 2:
+        return processes
+    starts = dict(zip(sorted(sizes), accumulate((sizes[world] for world in sorted(sizes)), initial=0), strict=False))
+    return [
+        replace(one, rank=starts[one.world] + (one.rank or 0), size=sum(sizes.values()), world_start=starts[one.world])
+        for one in sorted(processes, key=lambda one: (one.world, one.rank or 0))
+    ]

@@ -60,11 +60,11 @@ class Pythons:
         """
         with priority.raised_priority():
             found = self._reuse_unmoved_stacks()
-            found |= self._unwind([pid for pid in self.pids if pid not in found])
+            found |= self._read_by_py_spy([pid for pid in self.pids if pid not in found])
         self._seen = found
         return found
 
-    def _unwind(self, pids: Sequence[int]) -> dict[int, Frames]:
+    def _read_by_py_spy(self, pids: Sequence[int]) -> dict[int, Frames]:
         """Return the frames of all threads of some processes, read by py-spy. Each process runs while py-spy reads it,
         and is then stopped again.
         """

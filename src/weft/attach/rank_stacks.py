@@ -21,35 +21,37 @@ Stacks = dict[int, dict[int, list[Frame]]]
 
 
 def look_at_ranks(
-    processes: Sequence[RankProcess], interval: float, held: Standing, gdbs: Sequence[Reader],
+    processes: Sequence[RankProcess], interval: float, stopped_ranks: Standing, gdbs: Sequence[Reader],
     pause: Callable[[float], object] = time.sleep,
 ) -> list[RankStacks]:  # fmt: skip
     """Return the stacks of each rank, now and `interval` seconds later. If `interval` is 0, look only once.
 
-    `held`: the stopped processes of the ranks; they run between the looks, and are stopped again at the end. `gdbs`:
-    read the native ones.
+    `stopped_ranks`: the processes, which run between the looks, and are stopped again at the end. `gdbs`: read the
+    native ones. `pause`: waits for some seconds.
     """
     host = os.uname().nodename
     seen = {
         one.pid: RankStacks(
-            one.rank or 0, one.pid, host, one.program, problem=held.refused.get(one.pid, ""),
-            replaced=is_replaced(one.pid),
+            one.rank or 0, one.pid, host, one.program, problem=stopped_ranks.refused.get(one.pid, ""),
+            replaced=is_replaced(one.pid), world_start=one.world_start,
         )
         for one in processes
     }  # fmt: skip
     problems: dict[int, str] = {}
-    pythons = Pythons([one.pid for one in processes if one.python and not seen[one.pid].problem], held, problems)
+    pythons = Pythons(
+        [one.pid for one in processes if one.python and not seen[one.pid].problem], stopped_ranks, problems
+    )
     native = Native(gdbs)
     calls.preload_table()
-    first, later = _read_all_threads(pythons, native, held, problems), {}
+    first, later = _read_all_threads(pythons, native, stopped_ranks, problems), {}
     if interval > 0:
         until = time.monotonic() + interval
         with priority.raised_priority([one.process for one in gdbs]):
             native.let_go()
-            held.release_all()
+            stopped_ranks.release_all()
             pause(max(0.0, until - time.monotonic()))
-            held.hold(held.pids)
-        later = _read_all_threads(pythons, native, held, problems)
+            stopped_ranks.hold(stopped_ranks.pids)
+        later = _read_all_threads(pythons, native, stopped_ranks, problems)
     problems |= native.problems
     for pid, one in seen.items():
         one.problem = one.problem or ("" if pid in first else problems.get(pid, "it ended before it was looked at"))
@@ -58,12 +60,12 @@ def look_at_ranks(
 
 
 def _read_all_threads(
-    pythons: Pythons, native: Native, held: Standing, problems: dict[int, str]
+    pythons: Pythons, native: Native, stopped_ranks: Standing, problems: dict[int, str]
 ) -> dict[int, list[Thread]]:
     """Return the threads of all ranks, by pid. If ranks could not be read, the reason is stored in `problems`."""
     found = {pid: select_threads(pid, stacks, {}) for pid, stacks in pythons.stacks().items()}
     try:
-        native.hold(held.release)
+        native.hold(stopped_ranks.release)
         stacks = native.stacks()
         told = read_call_arguments(native, stacks)
     except DebuggerError as error:

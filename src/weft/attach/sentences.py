@@ -149,7 +149,7 @@ def describe_waits(job: Job) -> Iterator[str]:
             named = [argument for name in SOURCES if call and call.world and (argument := call.argument(name))]
             numbers = dict.fromkeys(argument.number for argument in named)  # a Sendrecv may name one rank twice
             for number in numbers:
-                other = by_rank.get(-1 if number is None else number)
+                other = by_rank.get(-1 if number is None else one.world_start + number)
                 if other is not None and other is not one:
                     yield f"rank {one.rank} names rank {other.rank}, which is {_describe_location(other)}"
 

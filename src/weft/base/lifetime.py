@@ -73,7 +73,7 @@ def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
     base = Path(tempfile.gettempdir())
     _remove_abandoned_folders(base)
     return tempfile.TemporaryDirectory(
-        prefix=f"{PREFIX}{purpose}.{os.getpid()}.{start_time(os.getpid())}.{_scope()}.", dir=base
+        prefix=f"{PREFIX}{purpose}.{os.getpid()}.{start_time(os.getpid())}.{_make_id_scope()}.", dir=base
     )
 
 
@@ -81,7 +81,7 @@ def _remove_abandoned_folders(base: Path) -> None:
     """Remove the folders of processes of this host that ended without removing them."""
     import shutil  # only here: many commands need no folder
 
-    scope = _scope()
+    scope = _make_id_scope()
     if scope == UNKNOWN:  # another machine or container may have a live one of that name here
         return
     for folder in base.glob(f"{PREFIX}*.*.*.{scope}.*"):
@@ -106,7 +106,7 @@ def start_time(pid: int) -> str | None:
         return None
 
 
-def _scope() -> str:
+def _make_id_scope() -> str:
     """Return a word in which process ids are unique: it differs for every boot of a machine and every namespace of
     ids."""
     try:

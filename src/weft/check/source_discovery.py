@@ -58,7 +58,7 @@ class DiscoveredSources:
     """What calls that only link give the linker, in their order; None if no such call is known."""
 
     @property
-    def link(self) -> tuple[str, ...]:
+    def link_options(self) -> tuple[str, ...]:
         """Return the linker options of all compiler calls of the program, each once."""
         compiled = drop_duplicates(word for options in self.own.values() for word in options.link)
         linked = self.linked or ()

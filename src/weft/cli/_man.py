@@ -52,10 +52,9 @@ def _render_weft_page(parser: argparse.ArgumentParser, helps: dict[str, str]) ->
         yield from (".TP", rf"\fBweft {_escape_roff(name)}\fR", _escape_roff(said))
 
 
-def _render_command_page(parser: argparse.ArgumentParser, name: str, said: str) -> Iterator[str]:
-    """Yield the lines of the manual page of a command: synopsis, description and options. `said`: the command's short
-    help."""
-    yield from _render_head(name, said)
+def _render_command_page(parser: argparse.ArgumentParser, name: str, summary: str) -> Iterator[str]:
+    """Yield the lines of the manual page of a command: synopsis, description and options. `summary`: the short help."""
+    yield from _render_head(name, summary)
     yield from _render_synopsis(parser)
     yield ".SH DESCRIPTION"
     for paragraph in (parser.description or "").strip().split("\n\n"):
@@ -70,9 +69,9 @@ def _render_command_page(parser: argparse.ArgumentParser, name: str, said: str) 
             yield from (".TP", _render_invocation(action), _escape_roff(_expand_help(parser, action)))
 
 
-def _render_head(name: str, said: str) -> tuple[str, ...]:
+def _render_head(name: str, summary: str) -> tuple[str, ...]:
     title = f'.TH "{name.upper()}" "{SECTION}" "" "weft {weft.__version__}" "Weft"'
-    return title, ".SH NAME", rf"{_escape_roff(name)} \- {_escape_roff(said)}"
+    return title, ".SH NAME", rf"{_escape_roff(name)} \- {_escape_roff(summary)}"
 
 
 def _render_synopsis(parser: argparse.ArgumentParser) -> tuple[str, ...]:

@@ -21,7 +21,8 @@ FAILED_STATUS = 4
 
 
 def write_report(context: AnalysisContext, report: Report, args: argparse.Namespace) -> int:
-    """Write the report to standard output or a file, and return the exit status."""
+    """Write the report in the forms and to the files that the options ask for. Return the exit status, which depends
+    on the findings that count."""
     if args.evidence:
         from weft.report.proof import add_proofs
 

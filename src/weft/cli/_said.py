@@ -49,7 +49,8 @@ def find_and_report_failures(trace: Trace, context: AnalysisContext | None = Non
 
 
 def shorten_path(path: Path) -> str:
-    """Return the path as short as it can be given to the next command."""
+    """Return a path relative to the current folder if it is inside of it, else the whole path. The user can give it to
+    the next command."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

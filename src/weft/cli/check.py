@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         include=tuple(args.include),
         define=tuple(args.define),
         flags=tuple(shlex.split(args.flags)),
-        link=(*build.link, *shlex.split(args.link)),
+        link=(*build.link_options, *shlex.split(args.link)),
         timeout=args.timeout,
         per_source=build.own,
         unchecked=build.left,

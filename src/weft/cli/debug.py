@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def record_first(args: argparse.Namespace, *, as_json: bool) -> Path:
-    """Record the program that was given, and return the run. Ctrl-C ends the program, and its record is debugged."""
+    """Record the program that the line names, and return the run to debug. Ctrl-C ends the program, and what was
+    recorded until then is the run."""
     try:
         stdin = open(args.stdin or os.devnull, "rb")  # noqa: SIM115, PTH123 - a with block would need a case of its own
     except OSError as error:
@@ -111,7 +112,7 @@ def replay_options(n: int | None, stdin: Path | None) -> list[str]:
 
 
 def read_script(args: argparse.Namespace) -> list[str] | None:
-    """Return the commands that were given, None if a person types them."""
+    """Return the debugger commands of the script file and the options. None if there are none: a person types them."""
     lines: list[str] = []
     if args.script is not None:
         try:

@@ -134,7 +134,8 @@ def refuse_absent_ranks(trace: Trace, wanted: Filter) -> None:
 
 
 def open_output(args: argparse.Namespace) -> Any:
-    """Return the file or stream to write to, opened."""
+    """Return the file that --output names, or standard output, as a stream for text or bytes. UsageError for Parquet
+    to a terminal."""
     binary = args.format in ("csv", "parquet") and not args.count and not args.definitions
     if args.output is not None:
         return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8", errors="backslashreplace")
@@ -284,7 +285,7 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: I
     """Print the recorded outcomes of wildcards, tests and waits that a replay would force."""
     from weft.trace.layout import LogKind
 
-    def outcomes() -> Iterator[tuple[int, int, int, str, int]]:
+    def find_outcomes() -> Iterator[tuple[int, int, int, str, int]]:
         """Yield (rank, thread slot, position, name, value) of each outcome."""
         for rank in wanted.ranks(trace):
             for thread in rank.threads:
@@ -294,7 +295,7 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: I
 
     if args.format in ("csv", "parquet"):
         raise UsageError(f"{trace.path} is a run of level outcomes, which holds no calls: record it with --level trace")
-    rows = select_rows(outcomes(), args, to)
+    rows = select_rows(find_outcomes(), args, to)
     heads = ("rank", "thread", "outcome", "kind", "value")
     if args.format == "json":
         print_json((dict(zip(heads, row, strict=True)) for row in rows), to)
@@ -361,14 +362,14 @@ def list_rank_definitions(rank: Rank) -> Iterator[tuple[str, dict[str, Any]]]:
 def print_definitions(rows: Iterator[tuple[str, dict[str, object]]], to: IO[Any]) -> None:
     """Print definitions, one on each line."""
 
-    def lines() -> Iterator[tuple[str, ...]]:
+    def format_rows() -> Iterator[tuple[str, ...]]:
         """Yield rank, kind and facts of each definition, as cells."""
         for kind, facts in rows:
             rank = facts.pop("rank", None)
             text = ", ".join(f"{key} {format_value(value)}" for key, value in facts.items())
             yield ("" if rank is None else str(rank), kind, text)
 
-    print_table(("rank", "kind", "what"), lines(), to)
+    print_table(("rank", "kind", "what"), format_rows(), to)
 
 
 def format_value(value: object) -> str:
@@ -397,7 +398,7 @@ def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]], to: IO[
     widths = [*(min(width, 60) for width in widths[:-1]), 0]
     right = {"rank", "thread", "outcome", "value"}
 
-    def line(cells: tuple[str, ...]) -> list[str]:
+    def pad_cells(cells: tuple[str, ...]) -> list[str]:
         """Return the cells of a row, padded to the columns' widths."""
         clean = map(escaped, cells)
         return [
@@ -406,9 +407,9 @@ def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]], to: IO[
         ]
 
     show = make_line_printer(heads, to)
-    show(line(heads), True)
+    show(pad_cells(heads), True)
     for row in itertools.chain(first, rows):
-        show(line(row), False)
+        show(pad_cells(row), False)
 
 
 def make_line_printer(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str], bool], None]:

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         word = "" if program else _asked.require_consent(trace.path, trace.run, trust=args.trust)
     runs = ReplayRuns(trace.path, program, args.timeout, jobs=jobs, agreed=word)
     search = Search(runs)
-    search.only = line_of_finding(trace, args.finding)
+    search.only = find_line_of_finding(trace, args.finding)
     ended = "all"
     try:
         first = search.add_run(trace)
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         ended = "interrupted"
     if not search.left and len(search.outcomes) == 1 and not search.unreached and not search.cut_off:
-        return report_nothing(trace, args, find_unvaried(search.outcomes))
+        return report_no_variants(trace, args, find_unvaried(search.outcomes))
     explored = summarize_exploration(search, runs, ended)
     write_explored(trace, explored, search, runs)
     tell = print_json if args.format == "json" else print_outcomes
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     return HARM if any(row.harmful for row in explored.rows) else 0
 
 
-def line_of_finding(trace: Trace, finding: int | None) -> str | None:
+def find_line_of_finding(trace: Trace, finding: int | None) -> str | None:
     """Return the call site (`file:line`) of the race that `finding`, its number in the report, means; None without a
     number. UsageError if the number is too large, or the finding is not a message race."""
     if finding is None:
@@ -177,7 +177,7 @@ def show_progress_of(advance: Callable[[float, str], None], search: Search, shar
 
 
 def write_explored(trace: Trace, explored: Explored, search: Search, runs: ReplayRuns) -> None:
-    """Write explored.json; if the run's folder cannot be written, say so and go on."""
+    """Write the results of the exploration into the run, as explored.json. If that fails, print a message and go on."""
     from weft.explore.explored import write_explored
 
     try:
@@ -186,7 +186,7 @@ def write_explored(trace: Trace, explored: Explored, search: Search, runs: Repla
         say(f"{trace.path}: what was explored cannot be kept there ({error.strerror})")
 
 
-def report_nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
+def report_no_variants(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
     """Print that no other outcome of the run is possible, and return status 0. `left`: what could have other outcomes
     but is not varied."""
     if args.format == "json":
@@ -202,7 +202,7 @@ def report_nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> in
 
 
 def print_json(trace: Trace, explored: Explored) -> None:
-    """Print the outcomes for scripts: explored.json."""
+    """Print the results of the exploration as JSON, with the content of explored.json."""
     from weft.trace.explored import FILE
 
     print((trace.path / FILE).read_text(), end="")
@@ -238,14 +238,14 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
         first = max((row for row in rows if row.line == line and row.harmful), key=lambda row: row.worst, default=None)
         more = f": {first.effects[0]}: weft replay {shorten_path(trace.path.with_name(first.run))}" if first else ""
         print(f"{line}: {label}{more}")
-    print_cut_off(trace, explored)
+    print_cut_off_variants(trace, explored)
     if explored.unknown:
         print(f"not varied: {explored.unknown} requests in calls of several that are of collectives, files or the like")
     for text in explored.unvaried.describe():
         print(text)
 
 
-def print_cut_off(trace: Trace, explored: Explored) -> None:
+def print_cut_off_variants(trace: Trace, explored: Explored) -> None:
     """Print which variants were not run to their end and why, each with the command that shows it."""
     for variant, why in explored.cut_off[:MANY]:
         run = shorten_path(trace.path.with_name(explored.rows[variant.parent].run))

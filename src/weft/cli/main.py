@@ -53,7 +53,7 @@ def is_command(word: str) -> bool:
 
 
 def load_command(name: str) -> Command:
-    """Import the module of one command."""
+    """Return the module of one command, imported."""
     module: Any = importlib.import_module(f"weft.cli.{name}")
     command: Command = module
     return command
@@ -66,7 +66,8 @@ class ExactParser(argparse.ArgumentParser):
         super().__init__(**how, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError with one sentence about the wrong line; argparse would print the usage of all options."""
+        """Raise UsageError, which explains in one sentence what is wrong with the line; argparse itself would print
+        the usage of all options."""
         from weft.cli._wrong_words import explain_refusal
 
         raise UsageError(explain_refusal(self.prog.removeprefix("weft").strip(), message))
@@ -83,7 +84,7 @@ def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line. UsageError if it is wrong."""
+    """Return the options and arguments of a command line. UsageError if it is wrong."""
     # Only the named command is imported: `weft run` must not pay for the analyses' start.
     if arguments and arguments[0].startswith("-") and arguments[0] != "--version":
         from weft.cli._wrong_words import explain_unknown
@@ -131,7 +132,8 @@ def join_dashed_values(arguments: Sequence[str], options: Sequence[str]) -> list
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code; the only place that prints an error."""
+    """Run the command that a line names, and return its exit code. Errors of all commands are printed here and nowhere
+    else."""
     # What is imported and read stays: to look through it for garbage, also at the end, is a tenth of a short command.
     if argv is None:
         exit_on_termination()

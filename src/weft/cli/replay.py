@@ -141,7 +141,7 @@ def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
     driver = Driver.from_folder(args.driven) if args.driven else None
     if driver is not None:
         cut = Cut(driver.goals)
-    folder = start_folder(trace, other_program)
+    folder = choose_start_folder(trace, other_program)
     out = args.out.absolute() if args.out else None
     with working_in(folder):
         start = plans.plan_run(command, n)
@@ -181,7 +181,7 @@ def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
     return Conductor(plan_steps(Cuts(trace, order_events(trace, match_operations(trace)), plans), plans, cut), cut)
 
 
-def start_folder(trace: Trace, other_program: list[str]) -> Path:
+def choose_start_folder(trace: Trace, other_program: list[str]) -> Path:
     """Return the folder in which the replay is started: that of the recorded command, or the current one for another
     program. WeftError if the folder does not exist."""
     here = Path.cwd()
@@ -261,12 +261,12 @@ def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tup
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
     if trace.run.get("local") and not other_program:
-        command, recorded = command_on_this_host(trace, command), size
+        command, recorded = make_single_host_command(trace, command), size
     if n is None and isinstance(recorded, int) and not (other_program and other_program[0].endswith("mpiexec")):
         n = recorded
     if n is not None and n != size:
         raise UsageError(f"-n {n}: the record has {size} ranks, and a replay needs as many")
-    missing = sorted({rank.rank for rank in trace.ranks if rank.missing} - ranks_without_record(trace))
+    missing = sorted({rank.rank for rank in trace.ranks if rank.missing} - find_ranks_without_record(trace))
     if missing:
         raise WeftError(
             f"{trace.path / 'ranks'}: the record of {ranks_text(missing)} is missing, so the run cannot be replayed; "
@@ -286,7 +286,7 @@ def replace_missing_programs(trace: Trace, command: list[str]) -> list[str]:
     return words if gone else command
 
 
-def command_on_this_host(trace: Trace, command: list[str]) -> list[str]:
+def make_single_host_command(trace: Trace, command: list[str]) -> list[str]:
     """Return the program alone of a recorded launcher line, so that a run of --local over hosts is replayed on this
     host: on the other hosts the ranks would not find the replay's files. WeftError for a line of several programs."""
     from weft.launch.launcher_line import parse_launcher_line
@@ -311,7 +311,7 @@ def gathered_hosts(trace: Trace) -> list[dict[str, Any]]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def ranks_without_record(trace: Trace) -> set[int]:
+def find_ranks_without_record(trace: Trace) -> set[int]:
     """Return the ranks of PVM tasks that were ended before their first call. They have no record, and a replay needs
     none. Empty for MPI."""
     if trace.system.name != "PVM":

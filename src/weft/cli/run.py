@@ -167,7 +167,7 @@ def parse_keep_duration(text: str) -> float:
     return value
 
 
-def refuse_with_keep(args: argparse.Namespace) -> None:
+def refuse_options_with_keep(args: argparse.Namespace) -> None:
     """Raise UsageError for options that --keep excludes."""
     if args.keep is None:
         if args.keep_around_findings:
@@ -184,7 +184,7 @@ def refuse_with_keep(args: argparse.Namespace) -> None:
         raise UsageError("--keep drops calls, and level `outcomes` keeps none: it stays whole, leave --keep out")
 
 
-def refuse_with_local(args: argparse.Namespace) -> None:
+def refuse_options_with_local(args: argparse.Namespace) -> None:
     """Raise UsageError for options that need all records in one place while the program runs."""
     if args.in_place and args.local is not None:
         raise UsageError("--in-place records in RUN itself, and --local elsewhere: leave one of them out")
@@ -228,8 +228,8 @@ def run(args: argparse.Namespace) -> int:
         _findings_output.read_selection(args, "never")
     if args.no_report and (args.report or args.output or args.fail_on):
         raise UsageError("--no-report leaves out what --report, -o and --fail-on need")
-    refuse_with_keep(args)
-    refuse_with_local(args)
+    refuse_options_with_keep(args)
+    refuse_options_with_local(args)
     values.check_value_options(args)
     return record_program(command, args)
 

@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def view_both(reference: Path, run: Path, values: ValueComparison | None, *, calls: bool) -> int:
-    """Show both runs where they differ, as `weft compare --view` does. `calls`: whether their calls are shown."""
+    """Show both runs where they differ, as `weft compare --view` does, and return the exit status. `calls`: whether
+    their calls are shown."""
     import weft
     from weft.view.run_view import RunView
     from weft.view.value_view import ValueView
@@ -88,7 +89,7 @@ def view_both(reference: Path, run: Path, values: ValueComparison | None, *, cal
 
 
 def _print_text(trace: Trace, depth: int) -> int:
-    """Print the last moments of each rank."""
+    """Print the last `depth` calls of each rank as a text picture, and return the exit status."""
     from weft.picture.text import draw_text
 
     width = shutil.get_terminal_size().columns
@@ -97,7 +98,7 @@ def _print_text(trace: Trace, depth: int) -> int:
 
 
 def _write_html(picture: RunView, file: Path) -> int:
-    """Write the picture as one HTML file."""
+    """Write the picture of a run as one HTML file, and return the exit status."""
     from weft.cli._progress import show_progress
     from weft.view.html_export import render_html
 
@@ -128,7 +129,7 @@ def serve_page(
     if picture is not None:
         threading.Thread(target=picture.analyse, args=(FIRST_PICTURE,), name="analysis", daemon=True).start()
     remote = "SSH_CONNECTION" in os.environ
-    for line in address_lines(server, remote=remote):
+    for line in render_address_lines(server, remote=remote):
         print(line, flush=True)
     if not remote and browser and _has_screen():
         threading.Thread(target=webbrowser.open, args=(server.url_for_browser,), daemon=True).start()
@@ -147,7 +148,7 @@ def _has_screen() -> bool:
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)
 
 
-def address_lines(server: ViewServer, *, remote: bool) -> list[str]:
+def render_address_lines(server: ViewServer, *, remote: bool) -> list[str]:
     """Return what the terminal shows: the address, and how to reach it from elsewhere."""
     port = server.server_address[1]
     lines = [f"weft: the view of {server.shown} is at {server.url}"]

@@ -72,7 +72,9 @@ class ExemptCalls:
         self._masks: dict[int, NDArray[np.bool_]] = {}
 
     def mask(self, rank: Rank) -> NDArray[np.bool_]:
-        """Return a mask of the exempt calls among a rank's events."""
+        """Return a mask of a rank's events, which is True for the calls whose messages are not compared. It is computed
+        once for each rank.
+        """
         if rank.index not in self._masks:
             masks = [Filter([Term("site", ":", place)]).mask(rank) for place in self.places]
             self._masks[rank.index] = np.logical_or.reduce([np.zeros(len(rank.events), np.bool_), *masks])
@@ -216,8 +218,11 @@ def _pair_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank
 def _find_candidate_causes(
     rank: int, hashes: _RankHashes, hashes_by_rank: dict[int, _RankHashes], comparison: Comparison
 ) -> Iterator[MessageContent]:
-    """Yield the contents of a rank that differ and may have caused the differences of others: the first one that it
-    sent, and the first one that it received although the senders sent the same as in the reference.
+    """Yield what a rank sent or received with other contents than in the reference, and what may have caused the
+    differences of others. These are its first such message sent, and the first one received although the senders sent
+    the same as in the reference.
+
+    `hashes`: of this rank; `hashes_by_rank`: of all ranks.
     """
     sent = np.flatnonzero(hashes.other & hashes.sent)
     if len(sent):

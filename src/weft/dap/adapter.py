@@ -108,7 +108,7 @@ class Adapter:
                 raise KeyboardInterrupt
 
     def _answer_breakpoint_requests(self) -> None:
-        """Answer the postponed requests that set breakpoints; the others stay postponed."""
+        """Answer those of the postponed requests that set breakpoints; the others stay postponed."""
         for _ in range(len(self._postponed)):
             request = self._postponed.popleft()
             if request is not None and request.get("command") in INTERRUPTING:
@@ -215,7 +215,9 @@ class Adapter:
     # From start to end
 
     def _initialize(self, arguments: Body) -> Body:
-        """Return the adapter's capabilities. UsageError for an editor that counts lines from 0."""
+        """Return what the adapter can do, in the form of the protocol. UsageError for an editor that counts lines from
+        0.
+        """
         self._greeted = True
         self._progress = bool(arguments.get("supportsProgressReporting"))
         if arguments.get("linesStartAt1") is False:

@@ -46,8 +46,8 @@ def check_arguments(arguments: Arguments) -> None:
 
 
 def program_command(arguments: Arguments) -> list[str]:
-    """Return the command line of the program that `launch` names, with an interpreter before a Python script; empty if
-    it names none.
+    """Return the command line of the program that `launch` names; a Python script gets an interpreter in front. Empty
+    if none is named.
     """
     given = arguments.get("program")
     if not given:

@@ -24,7 +24,9 @@ Serve = Callable[[Wire], None]
 
 @contextmanager
 def listen_on_port(port: int) -> Iterator[socket.socket]:
-    """Listen on a port of the loopback interface, and yield the socket. WeftError if that is not possible."""
+    """During a `with` block, listen on a port of the loopback interface; the block gets the socket. WeftError if that
+    is not possible.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -37,9 +39,8 @@ def listen_on_port(port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def listen_on_unix_socket(path: Path) -> Iterator[socket.socket]:
-    """Listen on a Unix socket that only this user can connect to, and yield it; the file is removed at the end.
-
-    Raises WeftError if the folder is not safe or the socket cannot be made.
+    """During a `with` block, listen on a Unix socket that only this user can connect to; the block gets the socket. Its
+    file is removed at the end. WeftError if the folder is not safe or the socket cannot be made.
     """
     if why := find_weakness(path):
         raise WeftError(f"--socket {path}: {why}, who could put another socket there; choose a folder of yours")

@@ -88,7 +88,7 @@ class TaskThreads:
         return isinstance(hand, AsyncioHand) and not hand.follows and self.running_task(rank) == task
 
     def task_view(self, rank: int, task: int) -> TaskView:
-        """Return the view that reads the frames of a task. DebuggerError if the rank has no tasks."""
+        """Return the object through which the frames of a task are read. DebuggerError if the rank has no tasks."""
         hand = self._prompt.debugger.hand(rank)
         if not isinstance(hand, (AsyncioHand, OpenMPHand)):
             raise DebuggerError(f"rank {rank} has no tasks that can be looked at")

@@ -38,7 +38,7 @@ def make_findings(output: RuntimeOutput, source_map: SourceMap) -> list[Finding]
         raise _make_usage_error(output.usage, source_map)
     return worst_first(
         _make_finding(record, source_map)
-        for record in _merge_same_line(_drop_consequences(parse_findings(output, source_map)))
+        for record in _merge_equal_findings(_drop_consequences(parse_findings(output, source_map)))
     )
 
 
@@ -97,11 +97,13 @@ def _resolve_program_counters(
     found = {}
     for pc, frames in output.resolve_frames(counters).items():
         file, line, function = frames[0]
-        found[pc] = AccessPlace(spelled.get(file or "", file or ""), line, 0, _unmangle(function or "", source_map))
+        found[pc] = AccessPlace(
+            spelled.get(file or "", file or ""), line, 0, _unmangle_procedure_name(function or "", source_map)
+        )
     return found
 
 
-def _unmangle(symbol: str, source_map: SourceMap) -> str:
+def _unmangle_procedure_name(symbol: str, source_map: SourceMap) -> str:
     """Return a procedure's name in the source: without the module prefix and the suffix that gfortran adds."""
     if source_map.language != "fortran":
         return symbol
@@ -163,7 +165,7 @@ def _drop_consequences(records: Sequence[RawFinding]) -> Iterator[RawFinding]:
         yield one
 
 
-def _merge_same_line(records: Iterable[RawFinding]) -> list[RawFinding]:
+def _merge_equal_findings(records: Iterable[RawFinding]) -> list[RawFinding]:
     """Merge the raw findings that agree in kind, reason, variable, construct and place (line and column). The first of
     them stays, with the sum of their counts."""
     kept: dict[tuple[Any, ...], RawFinding] = {}

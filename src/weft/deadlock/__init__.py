@@ -49,11 +49,15 @@ def _sends_surely_wait(standstill: Standstill) -> bool:
         finished = datetime.fromisoformat(str(trace.run.get("finished"))).timestamp() * 1e9
     except ValueError:
         return False
-    return all(finished - _realtime(event) > STOOD_NS for events in standstill.open_calls.values() for event in events)
+    return all(
+        finished - _wall_clock_entry_ns(event) > STOOD_NS
+        for events in standstill.open_calls.values()
+        for event in events
+    )
 
 
-def _realtime(event: Event) -> float:
-    """Return the wall-clock time of a call's entry, ns since 1970."""
+def _wall_clock_entry_ns(event: Event) -> float:
+    """Return the wall-clock time at which a call was entered, in ns since 1970."""
     header = event.rank.header
     if header is None:
         return 0.0

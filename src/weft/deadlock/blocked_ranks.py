@@ -11,7 +11,7 @@ import numpy as np
 from weft.base.lazy import dataclass
 from weft.deadlock.collective_calls import Absence, CollectiveCalls
 from weft.deadlock.message_balance import Channel, Ledger, make_ledgers
-from weft.deadlock.partitions import has_unready_send, missing_partitions
+from weft.deadlock.partitions import find_missing_partitions, has_unready_send
 from weft.deadlock.traffic import Traffic
 from weft.deadlock.wait_for_graph import NEVER, NOW, Need, find_stuck, need_all, need_any, need_rank
 from weft.match.rings import dropped_operations
@@ -105,7 +105,7 @@ class Standstill:
                 or _may_hear_from_outside(r)
             ):
                 continue
-            calls_ = _last_calls(r)
+            calls_ = _find_last_calls(r)
             open_ = [event for event in calls_ if event.open]
             # A thread whose last call returned may compute on. Where the run was already proven to be deadlocked,
             # it has ended.
@@ -189,7 +189,7 @@ class Standstill:
         return [id for id in event.args.get("array_of_requests", []) if id > 1]
 
     def find_request_maker(self, event: Event, request: int) -> Event | None:
-        """Return the call of the same rank that made a request, None if it is not known."""
+        """Return the call of the same rank that made a request, None if the record does not show it."""
         events = event.rank.events
         made = self.gatherings.masks.table(calls.REQUEST_MAKERS)[events["function"]]
         found = np.flatnonzero((events["object"] == request) & made)
@@ -348,7 +348,7 @@ class Standstill:
                 continue
             peer = maker.comm.peer(wait.rank.index, maker.peer)
             if name == "Psend_init" and not _shares_mpi(wait.rank):
-                left = tuple(missing_partitions(wait.rank, maker, start.index))
+                left = tuple(find_missing_partitions(wait.rank, maker, start.index))
                 if left:
                     yield Reason("partitions", maker, NEVER, maker.comm, peer, maker.tag, partitions=left)
             elif name == "Precv_init" and peer >= 0 and has_unready_send(self.trace.ranks[peer], maker):
@@ -423,7 +423,7 @@ class Standstill:
         window = self.gatherings.window(event.rank, event.object)
         if window is None or name.endswith("_all"):
             return None
-        holders = self.gatherings.lock_holders(window, event.peer, event.rank)
+        holders = self.gatherings.find_lock_holders(window, event.peer, event.rank)
         if not holders:
             return None
         comm = self.trace.communicators[window[0]]
@@ -507,7 +507,7 @@ def _may_hear_from_outside(of: Rank) -> bool:
     return any(of.event(int(row)).args.get("what") != _OF_A_TASK for row in rows)
 
 
-def _last_calls(rank: Rank) -> list[Event]:
+def _find_last_calls(rank: Rank) -> list[Event]:
     """Return the last call of each thread of a rank; [] if it made none."""
     if len(rank.threads) < 2:
         return [rank.event(len(rank) - 1)] if len(rank) else []
@@ -519,7 +519,7 @@ def _has_left_mpi(rank: Rank) -> bool:
     """Return whether a process left MPI or ended, so that no other rank can expect anything of it."""
     if rank.missing:
         return False
-    last = _last_calls(rank)
+    last = _find_last_calls(rank)
     if any(event.is_finalize_at_exit for event in last):
         return True  # the interpreter's end, or exit(), made this MPI_Finalize: the program is over
     surely = not rank.trace.system.ends_callers or not any(event.open for event in last)

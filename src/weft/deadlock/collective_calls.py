@@ -62,7 +62,7 @@ class _GroupMeeting(NamedTuple):
     comm: int
 
 
-def _group_meeting(event: Event) -> _GroupMeeting | None:
+def _make_group_key(event: Event) -> _GroupMeeting | None:
     """Return the key by which calls over a group find each other: its members, and the tag or string they agree on.
     None for calls without these."""
     args, of = event.args, event.rank
@@ -94,7 +94,8 @@ class CollectiveCalls:
     # Lists of calls
 
     def calls_on_comm(self, rank: Rank, comm: Communicator, names: frozenset[str]) -> Ints:
-        """Return the events of `rank` that call one of `names` on `comm`, in order."""
+        """Return the indices of the events in which `rank` calls one of the functions `names` on a communicator, in
+        order."""
         key = ("comm", id(names), comm.index, rank.index)
         if key not in self._lists:
             local = comm.local_ids.get(rank.index)
@@ -247,14 +248,14 @@ class CollectiveCalls:
     def absence_in_group(self, event: Event) -> Absence | None:
         """Return who is missing from a call that only the members of a group make, as MPI_Comm_create_group: they find
         each other by a tag or a string. None if the members are not known, or the caller is not among them."""
-        key = _group_meeting(event)
+        key = _make_group_key(event)
         if key is None or event.rank.index not in key.members:
             return None
         name = self.masks.name(event.function.id)
         return self._find_absence(
             ("group", key), event, key.members,
             lambda r: np.array([i for i in self.masks.where(r, frozenset((name,))).tolist()
-                                if _group_meeting(r.event(i)) == key], np.int64), name="the group",
+                                if _make_group_key(r.event(i)) == key], np.int64), name="the group",
         )  # fmt: skip
 
     def absence_at_end(self, event: Event, names: frozenset[str]) -> Absence | None:
@@ -319,7 +320,7 @@ class CollectiveCalls:
 
     # Locks
 
-    def lock_holders(self, window: tuple[int, int], target: int, asking: Rank) -> dict[int, int]:
+    def find_lock_holders(self, window: tuple[int, int], target: int, asking: Rank) -> dict[int, int]:
         """Return {rank index: event index of its lock} for the ranks whose lock of a target keeps `asking` from its
         own. Ranks that share the lock with it are left out."""
         comm = self.trace.communicators[window[0]]

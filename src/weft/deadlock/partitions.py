@@ -9,7 +9,7 @@ from weft.terms.calls import masks_of
 from weft.trace import Event, Rank
 
 
-def missing_partitions(rank: Rank, init: Event, start: int) -> list[int]:
+def find_missing_partitions(rank: Rank, init: Event, start: int) -> list[int]:
     """Return the partitions of a partitioned send that no call after the event index `start` has marked as ready.
     `init`: the call that made the send."""
     ready: set[int] = set()
@@ -42,7 +42,7 @@ def has_unready_send(rank: Rank, receive: Event) -> bool:
         if init.comm is not comm or comm is None or comm.peer(rank.index, init.peer) != receive.rank.index:
             continue
         mine = [int(s) for s in starts if init.object in _started(rank.event(int(s)))]
-        if init.tag == receive.tag and mine and missing_partitions(rank, init, mine[-1]):
+        if init.tag == receive.tag and mine and find_missing_partitions(rank, init, mine[-1]):
             return True
     return False
 

@@ -109,9 +109,10 @@ class Traffic:
     def _make_ends(
         self, which: Ints, peer: Ints, tag: Ints, request: Ints | None = None, source: Ints | None = None
     ) -> MessageEnds:
-        """Return the message ends of the events `which`, with these peers and tags.
+        """Return one side of the messages of the events `which`, with these peers and tags. Messages to MPI_PROC_NULL
+        and of failed calls are left out.
 
-        The communicator is that of the event `source` if it is given (the call that made a persistent request).
+        `source`: the events with the communicators, if these are other ones: the calls that made persistent requests.
         """
         at = which if source is None else source
         comm, found = self._resolve_peers(self.events["comm"][at], peer)
@@ -147,7 +148,8 @@ class Traffic:
 
     @cached_property
     def starts(self) -> tuple[Ints, Ints, Ints]:
-        """Return every start of a persistent request as columns: event, request, event of the request's init or -1."""
+        """Return every start of a persistent request, as columns: the event that starts it, the request, the event
+        that made the request (-1 if unknown)."""
         single = self._where(frozenset(("Start",)))
         parts = [(single, self._column("object", single))]
         many = self._where(frozenset(("Startall",)))
@@ -224,7 +226,8 @@ class Traffic:
         return [(self._column("object", which), which, self._status_in_row(which))] if len(which) else []
 
     def _completed_by_any(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
-        """Return what Waitany and Testany completed, as parts (request, event, status)."""
+        """Return the requests that Waitany and Testany completed, as (requests, events, statuses): columns of equal
+        length."""
         parts = []
         wanted = frozenset(("array_of_requests", "index"))
         for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_ANY, closed), wanted):
@@ -238,7 +241,8 @@ class Traffic:
         return parts
 
     def _completed_by_all(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
-        """Return what Waitall and Testall completed, as parts (request, event, status)."""
+        """Return the requests that Waitall and Testall completed, as (requests, events, statuses): columns of equal
+        length."""
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_statuses"))
         for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_ALL, closed), wanted):
@@ -249,7 +253,8 @@ class Traffic:
         return parts
 
     def _completed_by_some(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
-        """Return what Waitsome and Testsome completed, as parts (request, event, status)."""
+        """Return the requests that Waitsome and Testsome completed, as (requests, events, statuses): columns of equal
+        length."""
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_indices", "array_of_statuses"))
         for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_SOME, closed), wanted):

@@ -257,7 +257,7 @@ def _find_cycles(constraints: Constraints, standing: Ints, stuck: Ints) -> Itera
     """Yield the cycles of stuck processes, in which each waits for the next. If a process waits in a collective, one
     of the absent members counts as the next. `standing`: by process, the constraint at which it is stuck."""
     waiting = {int(p): int(standing[p]) for p in stuck}
-    absent = _absent_members(constraints, standing, waiting)
+    absent = _find_absent_members(constraints, standing, waiting)
     seen: set[int] = set()
     for start in waiting:
         path: list[int] = []
@@ -285,7 +285,7 @@ def _is_within_segment(
     return look is None or bool(constraints.at[standing[one]] < look.told[processes.rank[one]])
 
 
-def _absent_members(constraints: Constraints, standing: Ints, waiting: dict[int, int]) -> dict[int, int]:
+def _find_absent_members(constraints: Constraints, standing: Ints, waiting: dict[int, int]) -> dict[int, int]:
     """Return {number of a collective: a stuck process that has yet to arrive there} for the collectives in which a
     stuck process waits. `waiting`: by stuck process, its constraint."""
     wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
@@ -500,6 +500,7 @@ def _describe_cycle(links: list[_Link], sends: list[_Link]) -> str:
 
 
 def _describe_early_leave(link: _Link) -> str:
+    """Return words that say that a rank left a collective before all had come, and which rank comes to it late."""
     left = (
         f"rank {link.rank} left {describe.call_words(link.event)}{describe.site_suffix(link.event)} before all had come"
     )

@@ -90,7 +90,7 @@ def _make_graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, li
     count: dict[int, int] = {}
     above: dict[int, list[int]] = defaultdict(list)
     of_rank: dict[int, list[int]] = defaultdict(list)
-    for need in _distinct_needs(needs.values()):
+    for need in _iterate_distinct_needs(needs.values()):
         key = id(need)
         # An OR is met by its first term; one without terms is never met.
         count[key] = need.terms if need.every else 1
@@ -101,7 +101,7 @@ def _make_graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, li
     return count, above, of_rank
 
 
-def _distinct_needs(needs: Iterable[Need]) -> Iterator[Need]:
+def _iterate_distinct_needs(needs: Iterable[Need]) -> Iterator[Need]:
     """Yield every need once: the given ones, and those that are terms of others."""
     seen: set[int] = set()
     stack = list(needs)

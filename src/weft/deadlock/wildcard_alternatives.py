@@ -64,7 +64,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     Findings of the same cause are one finding. If there are more choices than are tried, the findings say so. The list
     is empty for a run that does hang.
     """
-    choices = _other_choices(match, order)
+    choices = _find_other_choices(match, order)
     if not len(choices.recv) or Standstill(trace).stuck:
         return []
     replays = _Reruns(match)
@@ -131,7 +131,7 @@ class _Choices(NamedTuple):
     place: Ints
 
 
-def _other_choices(match: Match, order: Order) -> _Choices:
+def _find_other_choices(match: Match, order: Order) -> _Choices:
     """Return which other messages the wildcard receives could have taken. Messages that a receive of another form took
     come first; of choices at the same pair of lines at most MOST_OF_ONE_PLACE are kept."""
     races = detect_races(match, order)

@@ -123,7 +123,8 @@ class _FindingMaker:
         return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses))
 
     def _group_ranks(self, ranks: Iterable[int]) -> list[Group]:
-        """Return the blocked ranks grouped by call and line; the groups that explain most come first."""
+        """Return the blocked ranks grouped by call and source line. The groups whose reasons explain most come
+        first."""
         by_call: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for index in sorted(ranks):
             event = self.blocked[index].event
@@ -161,7 +162,7 @@ class _FindingMaker:
         return f"{head}; {self._describe_reason(first, reasons[0])}"
 
     def _describe_reason(self, group: Group, reason: Reason) -> str:
-        """Return why a group waits."""
+        """Return words that say why a group of ranks waits, by one of its reasons."""
         if (why := self._describe_fewer_pickled_collectives(group)) is not None:
             return why
         if reason.what == "message":
@@ -260,7 +261,8 @@ class _FindingMaker:
         )
 
     def _describe_absent_members(self, group: Group, reason: Reason) -> str:
-        """Return which members of a collective did not come, or made another call."""
+        """Return words that say which members of a collective did not come, and where they are. If they made another
+        call instead, say which, and note it in `misses`."""
         absence = reason.absence
         others = sorted(reason.need.all_ranks())
         if absence is None:
@@ -336,7 +338,7 @@ class _FindingMaker:
         return self.standstill.trace.ranks[channel.source].event(int(found[-1])) if len(found) else None
 
     def _describe_places(self, ranks: list[int], group: Group) -> str:
-        """Return where some ranks are."""
+        """Return words that say where some ranks are: ended, or waiting in which calls."""
         if len(ranks) == 1:
             return self._describe_whereabouts(ranks[0], group)
         inside = [i for i in ranks if i in self.blocked]

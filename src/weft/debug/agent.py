@@ -163,7 +163,7 @@ class Agent:
                 self.send({"id": request["id"]} | answer)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one line to the debugger."""
+        """Send a message to the debugger, as a line of JSON. It is dropped if no debugger is connected."""
         with self.writing:
             if self.client is not None:
                 try:

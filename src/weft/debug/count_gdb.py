@@ -38,7 +38,7 @@ def depth_now() -> int:
 
 
 def frame_at(level: int) -> Any:
-    """Return the frame with gdb's own number `level`."""
+    """Return the frame that gdb numbers `level` (0: innermost)."""
     frame = gdb.newest_frame()
     for _ in range(level):
         frame = frame.older()

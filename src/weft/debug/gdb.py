@@ -148,7 +148,7 @@ class NativeHand:
     def evaluate(self, text: str, level: int, form: str = "") -> str:
         """Return what gdb prints for an expression in the language of the frame."""
         with self.halted():
-            return self.gdb.value(text, self.thread, self._gdb_level(level), form, self._called)
+            return self.gdb.value(text, self.thread, self._gdb_level(level), form, self._evaluate_with_calls)
 
     def variables(self, level: int) -> list[tuple[str, str]]:
         """Return name and value of each argument and local variable of a frame. The value is `<optimized out>` if the
@@ -204,8 +204,10 @@ class NativeHand:
                 f"-interpreter-exec --thread {self.thread} --frame {chosen} console {quoted(_SHOW)}"
             )
             fortran = "fortran" in language
-            self._called(f"{target} = {text}" if fortran else f"({target}) = ({text})", self.thread, chosen)
-            return str(self._called(target, self.thread, chosen).get("value", ""))
+            self._evaluate_with_calls(
+                f"{target} = {text}" if fortran else f"({target}) = ({text})", self.thread, chosen
+            )
+            return str(self._evaluate_with_calls(target, self.thread, chosen).get("value", ""))
 
     def watch(self, text: str, level: int) -> int:
         """Set a watchpoint on an expression and return its number. It is a hardware watchpoint if the processor has
@@ -224,7 +226,7 @@ class NativeHand:
             with self.halted(), suppress(DebuggerError):
                 self.gdb.ask(f"-break-delete {number}")
 
-    def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
+    def _evaluate_with_calls(self, text: str, thread: int, level: int) -> dict[str, Any]:
         """Return gdb's answer for an expression that may call a function of the rank."""
         return self.gdb.evaluate_with_calls(text, thread, level)
 
@@ -454,7 +456,7 @@ class NativeHand:
         if self.stopped is not None and time.monotonic() - self._last_drive > 0.05 and not self.why.startswith("SIG"):
             self._last_drive = time.monotonic()
             with suppress(DebuggerError):
-                self._called("((void(*)(void))weft_debug_drive)()", MAIN, 0)
+                self._evaluate_with_calls("((void(*)(void))weft_debug_drive)()", MAIN, 0)
 
     def close(self) -> None:
         """Detach gdb from the rank, which runs on."""

@@ -125,7 +125,7 @@ class Standing:
         self.replica.end()
 
     def close(self) -> None:
-        """End the replay, and remove everything."""
+        """End the replay and all checkpoints, and remove the session's files."""
         self._leave()
         self.checkpoints.close()
         self._home.cleanup()

@@ -28,8 +28,10 @@ from weft.dvm.syntax import Directive, Reference
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
 
-def mark_c_sources(paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN) -> list[MarkedSource]:
-    """Return the marked copies of the C sources of one program, with the calls of the runtime inserted.
+def instrument_c_sources(
+    paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN
+) -> list[MarkedSource]:
+    """Return marked copies of the C sources of one program, with the calls of the runtime inserted.
 
     The program's own headers lie in folders that `options` name. Raises UsageError, with file:line:column, for a source
     that cannot be read or a directive in the wrong place.
@@ -42,18 +44,18 @@ def mark_c_sources(paths: Sequence[Path], texts: SourceMap, options: CompileOpti
     for one in arrays:
         one.apply_external_declarations()
     for one in arrays:
-        one.mark_declarations()
+        one.instrument_declarations()
     groups = c_groups.DirectiveGroups(units)
-    return [mark_unit(unit, groups) for unit in units]
+    return [insert_runtime_calls(unit, groups) for unit in units]
 
 
-def mark_unit(unit: SourceUnit, directive_groups: c_groups.DirectiveGroups) -> MarkedSource:
+def insert_runtime_calls(unit: SourceUnit, directive_groups: c_groups.DirectiveGroups) -> MarkedSource:
     """Return a copy of one C source with the calls of Weft's runtime inserted. The directives that declare the source's
     arrays must have been applied before.
     """
     hooks = HookedVariables(unit)
-    DirectiveMarker(unit, hooks, directive_groups).mark_directives()
-    hooks.mark_variables()
+    DirectiveMarker(unit, hooks, directive_groups).instrument_directives()
+    hooks.instrument_variables()
     OwnComputations(unit).guard_sequential_assignments()
     LoopUnroller(unit).insert_unroll_pragmas()
     prologue = c_calls.source_prologue(unit.source.text, unit.tree.cplusplus)
@@ -63,7 +65,7 @@ def mark_unit(unit: SourceUnit, directive_groups: c_groups.DirectiveGroups) -> M
 class DirectiveMarker(LoopConstructs):
     """Inserts the runtime's calls for the directives of one source."""
 
-    def mark_directives(self) -> None:
+    def instrument_directives(self) -> None:
         """Insert the runtime's calls for all directives of the source, except those that only declare arrays.
 
         In the old form of C-DVM, directives about arrays behind plain pointers get no calls; a parallel loop of this
@@ -72,9 +74,9 @@ class DirectiveMarker(LoopConstructs):
         for begin, _, directive, text in self.source.directives:
             statement = self.unit.attached[begin]
             if isinstance(directive, syntax.Parallel):
-                self.mark_edge_group_use(directive, statement, begin, text)
+                self.instrument_edge_group_use(directive, statement, begin, text)
             if not self.source.old or c_groups.are_arrays_followed(self.unit, directive, begin):
-                self.mark_directive(begin, directive, statement, text)
+                self.instrument_directive(begin, directive, statement, text)
             elif isinstance(directive, syntax.Parallel):
                 place = directive.place
                 self.unit.shared.texts.unchecked.append(
@@ -83,17 +85,19 @@ class DirectiveMarker(LoopConstructs):
 
     # --- constructs -----------------------------------------------------------------------------------------------
 
-    def mark_directive(self, offset: int, directive: Directive, statement: Node | None, directive_text: str) -> None:
+    def instrument_directive(
+        self, offset: int, directive: Directive, statement: Node | None, directive_text: str
+    ) -> None:
         """Insert the runtime's calls for one directive: before it, or around the statement that follows it. `offset`:
         where the directive begins in the source.
         """
         if isinstance(directive, syntax.Parallel):
-            self.mark_parallel_loop(directive, statement, directive_text)
+            self.instrument_parallel_loop(directive, statement, directive_text)
         elif isinstance(directive, syntax.Region):
-            self.mark_region(directive, statement, directive_text)
+            self.instrument_region(directive, statement, directive_text)
         elif isinstance(directive, syntax.RemoteAccess):
             node = self.require_statement(directive, statement, "remote_access")
-            number = self.unit.texted("remote_access", directive, directive_text)
+            number = self.unit.find_or_add_construct_id("remote_access", directive, directive_text)
             opening = self.render_host_fetches(directive.remote, offset, number)
             opening += render_call("remote_begin", number) + self.render_remote_accesses(
                 directive.remote, offset, "remote"
@@ -101,7 +105,7 @@ class DirectiveMarker(LoopConstructs):
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, render_call("remote_end", number))
         elif isinstance(directive, syntax.Note) and directive.keyword == "host_section":
             node = self.require_statement(directive, statement, "host_section")
-            number = self.unit.texted("host_section", directive, directive_text)
+            number = self.unit.find_or_add_construct_id("host_section", directive, directive_text)
             opening, closing = render_call("host_section_begin", number), render_call("host_section_end", number)
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, closing)
         elif isinstance(directive, syntax.Note) and directive.keyword == "copy":
@@ -110,7 +114,7 @@ class DirectiveMarker(LoopConstructs):
                 self.tree.begin(node), self.tree.end(node), render_call("io_begin"), render_call("io_end")
             )
         elif isinstance(directive, syntax.NewArray):
-            number = self.unit.texted("create_template", directive, directive_text)
+            number = self.unit.find_or_add_construct_id("create_template", directive, directive_text)
             self.marks.before(offset, self.arrays.render_template_creation(directive.items[0], offset, number))
         elif isinstance(directive, syntax.ShadowAdd):
             self.marks.before(offset, c_scattered.render_shadow_add(self.unit, directive, offset, directive_text))
@@ -118,29 +122,33 @@ class DirectiveMarker(LoopConstructs):
             self.marks.before(offset, c_scattered.render_localize(self.unit, directive, offset, directive_text))
         elif isinstance(directive, syntax.UseGroup):
             name = f"{directive.kind}_{directive.step}"
-            self.marks.before(offset, self.grouped(name, directive, directive.group, offset, directive_text))
+            self.marks.before(offset, self.render_group_call(name, directive, directive.group, offset, directive_text))
         elif isinstance(directive, syntax.DefineGroup):
             self.marks.before(offset, self.render_shadow_group(directive, offset, directive_text))
         elif isinstance(directive, syntax.TaskRegion | syntax.On | syntax.Map):
-            self.mark_tasks(offset, directive, statement, directive_text)
+            self.instrument_tasks(offset, directive, statement, directive_text)
         elif isinstance(directive, syntax.Redistribute | syntax.Realign):
             self.marks.before(offset, self.render_remapping(directive, offset, directive_text))
         elif isinstance(directive, syntax.Actual):
-            number = self.unit.texted("get_actual" if directive.get else "actual", directive, directive_text)
+            number = self.unit.find_or_add_construct_id(
+                "get_actual" if directive.get else "actual", directive, directive_text
+            )
             name = "get_actual" if directive.get else "actual"
             items = [item for item in directive.items or () if not self.is_unseen_by_hooks(item, offset)]
             calls = [self.render_part_call(name, number, item, offset) for item in items]
             self.marks.before(offset, " ".join(calls))
 
-    def grouped(self, name: str, directive: Directive, group: str, at: int, text: str) -> str:
-        """Return the call that starts a group or waits for it; empty where the group cannot be followed."""
+    def render_group_call(self, name: str, directive: Directive, group: str, at: int, text: str) -> str:
+        """Return a C call of the runtime that starts a group of transfers or waits for it. "" if the runtime does not
+        know all arrays of the group.
+        """
         number = self.groups.find_followed_group_id(self.unit, Reference(group, None, directive.place), at)
-        return render_call(name, self.unit.texted(name, directive, text), number) if number else ""
+        return render_call(name, self.unit.find_or_add_construct_id(name, directive, text), number) if number else ""
 
     def render_shadow_group(self, directive: syntax.DefineGroup, offset: int, directive_text: str) -> str:
         """Return C code that adds the arrays which `create_shadow_group` lists to its group of shadow edges."""
         group = self.groups.find_followed_group_id(self.unit, Reference(directive.group, None, directive.place), offset)
-        construct = self.unit.texted("shadow_group", directive, directive_text)
+        construct = self.unit.find_or_add_construct_id("shadow_group", directive, directive_text)
         found: list[str] = []
         for item in directive.renewals:
             if group and c_groups.is_followed(self.unit, item.array, offset):
@@ -154,7 +162,7 @@ class DirectiveMarker(LoopConstructs):
                 )
         return " ".join(found)
 
-    def mark_edge_group_use(
+    def instrument_edge_group_use(
         self, directive: syntax.Parallel, statement: Node | None, offset: int, directive_text: str
     ) -> None:
         """Insert calls for the clauses `shadow_wait(group)` and `shadow_start(group)` of a parallel loop. Before the
@@ -162,7 +170,9 @@ class DirectiveMarker(LoopConstructs):
         if the loop itself cannot be checked.
         """
         calls = {
-            clause.kind: self.grouped(f"shadow_{clause.kind}", directive, clause.group, offset, directive_text)
+            clause.kind: self.render_group_call(
+                f"shadow_{clause.kind}", directive, clause.group, offset, directive_text
+            )
             for clause in directive.clauses
             if isinstance(clause, syntax.ShadowUse) and clause.group
         }
@@ -182,7 +192,9 @@ class DirectiveMarker(LoopConstructs):
         return statement
 
     def is_unseen_by_hooks(self, item: Reference, at: int) -> bool:
-        """Return whether a variable is one that the hooks need not see: taking its address would show it to them."""
+        """Return whether a variable needs no report to the runtime. Its accesses are not checked, and a report would
+        take its address.
+        """
         variable = self.unit.resolve_variable(item, at)
         return variable in self.hooks.harmless_scalars or variable.is_pointer_like
 
@@ -215,24 +227,24 @@ class DirectiveMarker(LoopConstructs):
             number = self.unit.data_id(variable)
             if isinstance(directive, syntax.Redistribute):
                 axes = directive.distribution.axes or ()
-                construct = self.unit.texted("redistribute", directive, directive_text)
+                construct = self.unit.find_or_add_construct_id("redistribute", directive, directive_text)
                 found.append(c_calls.render_block_sizes(number, variable, axes))
                 found.append(c_scattered.render_owner_calls(self.unit, number, variable, axes, offset))
                 task = self.unit.resolve_task(directive.distribution.onto, offset)
                 found.append(c_calls.render_distribution(construct, number, variable, axes, task))
             else:
-                construct = self.unit.texted("realign", directive, directive_text)
+                construct = self.unit.find_or_add_construct_id("realign", directive, directive_text)
                 found.append(self.arrays.render_alignment(variable, number, construct, directive.alignment, offset))
                 if directive.new_value and not variable.has_data_behind_pointer:
                     found.append(render_call("clear", data_address(variable), data_bytes(variable)))
         return " ".join(found)
 
-    def mark_region(self, directive: syntax.Region, statement: Node | None, directive_text: str) -> None:
+    def instrument_region(self, directive: syntax.Region, statement: Node | None, directive_text: str) -> None:
         """Insert calls at the begin and end of the statement after a `region` directive. The first calls also report
         the data that the region uses: the variables in its clauses, then all other arrays and written variables.
         """
         node = self.require_statement(directive, statement, "region")
-        number = self.unit.texted("region", directive, directive_text)
+        number = self.unit.find_or_add_construct_id("region", directive, directive_text)
         at = self.tree.begin(node)
         calls = [render_call("region_begin", number)]
         named: set[Variable] = set()
@@ -300,7 +312,7 @@ class DirectiveMarker(LoopConstructs):
 
     # --- tasks, in the old form -----------------------------------------------------------------------------------
 
-    def mark_tasks(
+    def instrument_tasks(
         self,
         offset: int,
         directive: syntax.TaskRegion | syntax.On | syntax.Map,
@@ -312,21 +324,23 @@ class DirectiveMarker(LoopConstructs):
         """
         if isinstance(directive, syntax.Map):
             task = self.resolve_task(directive.task, offset)
-            mapped = render_call("task_map", self.unit.texted("map", directive, directive_text), *task, 0, -1)
+            mapped = render_call(
+                "task_map", self.unit.find_or_add_construct_id("map", directive, directive_text), *task, 0, -1
+            )
             self.marks.before(offset, self.unit.render_task_count(directive.task, offset) + mapped)
             return
         name = "TASK_REGION" if isinstance(directive, syntax.TaskRegion) else "ON"
         node = self.require_statement(directive, statement, name)
-        number = self.unit.texted(name.lower(), directive, directive_text)
+        number = self.unit.find_or_add_construct_id(name.lower(), directive, directive_text)
         if isinstance(directive, syntax.TaskRegion):
             tasks = Reference(directive.tasks, None, directive.place)
             self.wrap_in_task_region(node, number, tasks, directive.clauses)
         else:
-            if not self.in_tasks(offset):
+            if not self.is_in_task_region(offset):
                 self.unit.fail(directive.place, "ON is outside of a TASK_REGION; put TASK_REGION before it")
             task = self.resolve_task(directive.task, offset)
             self.wrap_in_task(node, number, task[1])
 
     def resolve_task(self, reference: Reference, at: int) -> tuple[int, str]:
-        """(tasks, which) of a task that a directive names."""
+        """Return (id of the task array, C text of the task's index) for a task that a directive names."""
         return self.unit.resolve_task(reference, at) or (self.unit.find_task_array_id(reference, at), "0")

@@ -18,7 +18,7 @@ ALIGNED: Final = 60100
 
 
 def have_distribution(declares: Sequence[syntax.Declare]) -> bool:
-    """Return whether directives say how an array is distributed, not only that it will be."""
+    """Return whether directives say how an array is distributed or aligned. A later directive may have to say it."""
     said = [attribute for one in declares for attribute in one.attributes]
     return any(isinstance(one, syntax.Alignment) or (isinstance(one, syntax.Distribution) and one.axes) for one in said)
 
@@ -70,13 +70,13 @@ class ArrayMarker:
                     own = [one for one in variable.declare if one not in said]
                     variable.declare = [*said, *own]
 
-    def mark_declarations(self) -> None:
+    def instrument_declarations(self) -> None:
         """Insert the calls that register arrays and templates with the runtime, where they are declared or
         allocated.
         """
         for directive, statement, text in self.declaring_directives:
-            self.mark_declaration(directive, statement, text)
-        self.mark_allocations()
+            self.instrument_declaration(directive, statement, text)
+        self.instrument_allocations()
 
     def apply_declaration(self, directive: syntax.Declare, statement: Node | None) -> None:
         """Attach a directive to the variables that it declares. Raises DirectiveError if a variable has another number
@@ -124,7 +124,7 @@ class ArrayMarker:
             self.unit.fail(directive.place, "the directive is not before a declaration; put it before the array's own")
         return found
 
-    def mark_declaration(self, directive: syntax.Declare, statement: Node | None, directive_text: str) -> None:
+    def instrument_declaration(self, directive: syntax.Declare, statement: Node | None, directive_text: str) -> None:
         """Insert the calls that register and distribute the arrays of a directive, at the places where the arrays come
         into being. If several directives declare an array, only the last one does so.
         """
@@ -134,11 +134,11 @@ class ArrayMarker:
             if variable.declare[-1] is not directive:
                 continue
             number = self.unit.data_id(variable)
-            construct = self.unit.texted("array", directive, directive_text)
+            construct = self.unit.find_or_add_construct_id("array", directive, directive_text)
             if variable.has("task"):
                 self.insert_at_lifetime_begin(variable, render_call("task_array", number, 0, 0), "")
             elif variable.parameter:
-                self.mark_parameter(variable, number)
+                self.instrument_parameter(variable, number)
             elif c_calls.is_template(variable):
                 if made := render_template(number, directive.entities[0]):
                     self.insert_at_lifetime_begin(
@@ -174,7 +174,7 @@ class ArrayMarker:
         number = self.unit.data_id(variable)
         return render_template(number, entity) + self.render_distribution_call(variable, number, construct_id)
 
-    def mark_parameter(self, variable: Variable, data_id: int) -> None:
+    def instrument_parameter(self, variable: Variable, data_id: int) -> None:
         """Insert a call at the head of a function that registers an array parameter with the runtime."""
         rank = self.unit.array_rank(variable)
         element = f"sizeof({c_calls.element_at(variable, rank)})"
@@ -288,7 +288,7 @@ class ArrayMarker:
         else:
             self.marks.before(at, f" {creation_calls} {alignment_calls}")
 
-    def mark_allocations(self) -> None:
+    def instrument_allocations(self) -> None:
         """Insert calls after assignments of memory from malloc and similar functions. They register the memory under
         the name of the pointer that gets it. In parallel loops this is done only for pointers that a directive
         declares.
@@ -339,7 +339,9 @@ class ArrayMarker:
         number = self.unit.data_id(variable)
         first = f"(__INT64_TYPE__)(({total}) / sizeof(({variable.name})[0]))" if total else "0"
         construct = next(
-            self.unit.texted("array", d, text) for _, _, d, text in self.source.directives if d is variable.declare[-1]
+            self.unit.find_or_add_construct_id("array", d, text)
+            for _, _, d, text in self.source.directives
+            if d is variable.declare[-1]
         )
         text = self.render_array_call(variable, number, first) + self.render_distribution_call(
             variable, number, construct
@@ -435,6 +437,6 @@ SIZES: Final = {
 
 
 def render_template(number: int, entity: syntax.Entity) -> str:
-    """Return the call that names a template; "" if its sizes are left open."""
+    """Return the C call that registers a template; "" if its sizes are left open."""
     sizes = [c_calls.int64(one.high) for one in entity.sizes if one.high is not None]
     return render_call("template", number, len(sizes), long_array([0] * len(sizes)), long_array(sizes)) if sizes else ""

@@ -133,22 +133,22 @@ def library_declarations(source_text: str) -> str:
 
 
 def render_call(name: str, *arguments: object) -> str:
-    """Return a call of the runtime's function `weft_check_NAME` as a statement."""
+    """Return a statement that calls the runtime's function `weft_check_NAME`."""
     return f"weft_check_{name}({', '.join(map(str, arguments))});"
 
 
 def int_array(values: Sequence[object]) -> str:
-    """Return an array of plain ints."""
+    """Return C text of an array of ints with these values."""
     return f"WEFT_INTS({', '.join(map(str, values))})"
 
 
 def long_array(values: Sequence[object]) -> str:
-    """Return an array of 64-bit numbers."""
+    """Return C text of an array of 64-bit numbers with these values."""
     return f"WEFT_LONGS({', '.join(map(str, values))})"
 
 
 def int64(expression: Expression) -> str:
-    """Return an expression as a 64-bit number."""
+    """Return C text that converts an expression to a 64-bit number."""
     return f"(__INT64_TYPE__)({expression.text})"
 
 
@@ -179,7 +179,7 @@ def data_bytes(variable: Variable) -> str:
 
 
 def element_at(variable: Variable, rank: int) -> str:
-    """Return an element of an array, for sizeof."""
+    """Return C text of an array's first element, for sizeof."""
     return f"({variable.name})" + "[0]" * rank
 
 
@@ -195,7 +195,7 @@ def array_extents(variable: Variable, rank: int, first_extent: str = "") -> str:
 
 
 def reduction_type(variable: Variable) -> str:
-    """Return the type of a variable's (or its elements') numbers, as the compiler knows it."""
+    """Return C text from which the compiler makes the runtime's code for the type of a variable's numbers."""
     return f"WEFT_TYPE({element_at(variable, variable.rank)})"
 
 
@@ -279,7 +279,7 @@ def render_distribution(
 
 
 def distribution_kinds(axes: Sequence[Axis]) -> tuple[str, str]:
-    """Return the arguments rank, kinds[] for a distribution."""
+    """Return the C arguments for a distribution: the number of dimensions, and an array with the kind of each."""
     return str(len(axes)), int_array([KINDS[axis.kind] for axis in axes])
 
 

@@ -13,7 +13,7 @@ from weft.dvm.syntax import Directive, Reference
 
 
 def is_followed(unit: SourceUnit, array: Reference, at: int) -> bool:
-    """Return whether an array of the old form is followed: its distribution is given at its declaration."""
+    """Return whether the runtime knows an array of the old form of C-DVM: directives must stand at its declaration."""
     variable = unit.tree.resolve(array.name, at)
     return variable is not None and bool(variable.declare)
 
@@ -38,7 +38,7 @@ class DirectiveGroups:
         for unit in units:
             if unit.source.old:
                 for at, group, directive in find_group_uses(unit):
-                    number = self.number(unit, group, at)
+                    number = self.find_group_id(unit, group, at)
                     if isinstance(directive, syntax.DefineGroup):
                         any_array = any(is_followed(unit, one.array, at) for one in directive.renewals)
                         self.known[number] = self.known.get(number, False) or any_array
@@ -46,8 +46,8 @@ class DirectiveGroups:
                         self.known[number] = self.known.get(number, True) and are_arrays_followed(unit, directive, at)
 
     @staticmethod
-    def number(unit: SourceUnit, group: Reference, at: int) -> int:
-        """Return the number of a group in the side file; complains where it is not declared."""
+    def find_group_id(unit: SourceUnit, group: Reference, at: int) -> int:
+        """Return the id of a group in the source map. Raises DirectiveError if the group is not declared."""
         return unit.data_id(unit.resolve_variable(group, at))
 
     def find_followed_group_id(self, unit: SourceUnit, group: Reference | None, offset: int) -> int:
@@ -56,7 +56,7 @@ class DirectiveGroups:
         """
         if group is None:
             return 0
-        number = self.number(unit, group, offset)
+        number = self.find_group_id(unit, group, offset)
         return number if self.known.get(number, True) else 0
 
 

@@ -26,7 +26,7 @@ class LoopConstructs:
         self.arrays = ArrayMarker(unit)
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
-    def mark_parallel_loop(self, directive: syntax.Parallel, statement: Node | None, directive_text: str) -> None:
+    def instrument_parallel_loop(self, directive: syntax.Parallel, statement: Node | None, directive_text: str) -> None:
         """Insert the calls for a parallel loop: before and after it, and at the beginning of each iteration. Raises
         DirectiveError if the loops after the directive do not fit it.
         """
@@ -49,11 +49,11 @@ class LoopConstructs:
         at = self.tree.begin(statement)
         on = self.tree.resolve(directive.on.name, at) if directive.on is not None else None
         if on is not None and on.has("task"):
-            self.mark_task_loop(directive, statement, indices[0], directive_text)
+            self.instrument_task_loop(directive, statement, indices[0], directive_text)
             return
-        number = self.unit.texted("parallel", directive, directive_text, indices)
+        number = self.unit.find_or_add_construct_id("parallel", directive, directive_text, indices)
         calls = [render_call("loop_begin", number, directive.rank, 0), *self.render_clauses(directive, statement, at)]
-        if not self.in_region(at):
+        if not self.is_in_region(at):
             remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
             calls[:0] = [self.render_host_fetches(clause, at, number) for clause in remote]
         calls.append(render_call("loop_start"))
@@ -65,7 +65,7 @@ class LoopConstructs:
             else:
                 step = render_call("iteration", len(indices), long_array(indices))
             self.marks.around(self.tree.begin(body), self.tree.end(body), step, "")
-            self.hooks.mark_body_variables(body)
+            self.hooks.instrument_body_variables(body)
 
     def render_clauses(self, directive: syntax.Parallel, loop: Node, offset: int) -> list[str]:
         """Return the C calls that report a parallel loop's distribution, index variables and clauses before
@@ -217,7 +217,7 @@ class LoopConstructs:
             )
         return " ".join(found) + " "
 
-    def in_region(self, at: int) -> bool:
+    def is_in_region(self, at: int) -> bool:
         """Return whether an offset lies in a region's statement."""
         return self.is_within_directive(syntax.Region, at)
 
@@ -266,9 +266,11 @@ class LoopConstructs:
         self.marks.around(
             begin, end, render_call("task_begin", construct_id, task_index), render_call("task_end", construct_id)
         )
-        self.hooks.mark_body_variables(statement)
+        self.hooks.instrument_body_variables(statement)
 
-    def mark_task_loop(self, directive: syntax.Parallel, loop: Node, index_name: str, directive_text: str) -> None:
+    def instrument_task_loop(
+        self, directive: syntax.Parallel, loop: Node, index_name: str, directive_text: str
+    ) -> None:
         """Insert the calls for a loop whose iterations are tasks. If the loop is outside a task region, calls that
         begin and end a task region are inserted around it, too.
         """
@@ -276,9 +278,9 @@ class LoopConstructs:
         body = loop.child_by_field_name("body")
         if directive.on is None or body is None:
             return
-        number = self.unit.texted("on", directive, directive_text, [index_name])
-        if not self.in_tasks(at):
-            region = self.unit.texted("task_region", directive, directive_text)
+        number = self.unit.find_or_add_construct_id("on", directive, directive_text, [index_name])
+        if not self.is_in_task_region(at):
+            region = self.unit.find_or_add_construct_id("task_region", directive, directive_text)
             self.wrap_in_task_region(loop, region, directive.on, directive.clauses)
         self.marks.around(at, self.tree.end(loop), " ".join(self.render_control_variables(directive, loop, at)), "")
         place = next(iter(directive.on.subscripts or ()), None)
@@ -286,7 +288,7 @@ class LoopConstructs:
             index_name = f"({place.coefficient.text}) * {index_name} + ({place.offset.text})"
         self.wrap_in_task(body, number, index_name)
 
-    def in_tasks(self, at: int) -> bool:
+    def is_in_task_region(self, at: int) -> bool:
         """Return whether an offset lies in a task region's statement."""
         return self.is_within_directive(syntax.TaskRegion, at)
 

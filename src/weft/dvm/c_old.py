@@ -137,12 +137,12 @@ def modernize_directive(directive: str, position: Position) -> str | None:
 
 
 def modernize_distribution(old: str) -> str:
-    """Return `A[BLOCK][] ONTO T[1]` with its keywords in the current spelling."""
+    """Return a distribution such as `A[BLOCK][] ONTO T[1]` with its keywords in lower case, as C-DVMH spells them."""
     return re.sub(r"\b(BLOCK|GENBLOCK|WGTBLOCK|MULTBLOCK|ONTO)\b", lambda word: word[0].lower(), old)
 
 
 def modernize_alignment(text: str) -> str:
-    """Return `[i] WITH a[i]` with its keyword in the current spelling."""
+    """Return an alignment such as `[i] WITH a[i]` with its keyword in lower case, as C-DVMH spells it."""
     return re.sub(r"\bWITH\b", "with", text)
 
 
@@ -168,13 +168,15 @@ def modernize_clause(clause: str, position: Position) -> str:
 
 
 def modernize_renewals(old: str) -> str:
-    """Return the arrays whose shadow edges are renewed in the current form."""
+    """Return a list of arrays with shadow edges to renew, in the form of C-DVMH."""
     corner = re.sub(r"\bCORNER\b", "(corner)", old)
     return ", ".join(re.sub(r"(\[\s*\])+", "", one).strip() for one in split_arguments(corner))
 
 
 def drop_group(old: str) -> str:
-    """Return the elements of a remote access without their group: before a statement they are fetched there."""
+    """Return the elements of a remote access without the group before them. In front of a statement, they are fetched
+    there.
+    """
     return re.sub(r"^\s*\w+\s*:", "", old)
 
 

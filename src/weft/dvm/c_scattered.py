@@ -32,7 +32,9 @@ def render_owner_calls(unit: SourceUnit, data_id: int, variable: Variable, axes:
 
 
 def wrap_in_io_calls(calls: Sequence[str]) -> str:
-    """Return calls that may read the program's tables unchecked, as the system does."""
+    """Return C calls that read tables of the program, within two calls that switch the checks off for them. "" without
+    calls.
+    """
     return f"{{ {render_call('io_begin')} {' '.join(calls)} {render_call('io_end')} }}" if calls else ""
 
 
@@ -97,7 +99,7 @@ def render_shadow_add(unit: SourceUnit, directive: syntax.ShadowAdd, offset: int
     calls = [
         render_call(
             "edge_begin",
-            unit.texted("shadow_add", directive, directive_text),
+            unit.find_or_add_construct_id("shadow_add", directive, directive_text),
             find_or_add_edge_id(unit, directive.edge, directive.place),
             unit.data_id(variable),
             data_address(variable),
@@ -144,7 +146,7 @@ def render_localize(unit: SourceUnit, directive: syntax.Localize, offset: int, d
     target = unit.resolve_variable(Reference(directive.target, None, directive.place), offset)
     return render_call(
         "localize",
-        unit.texted("localize", directive, directive_text),
+        unit.find_or_add_construct_id("localize", directive, directive_text),
         unit.data_id(numbers),
         data_address(numbers),
         unit.data_id(target),

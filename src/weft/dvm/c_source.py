@@ -87,7 +87,7 @@ class _Lines:
             raise UsageError(f"{path}: {error.strerror}; give a C source that can be read") from error
         for number, line in enumerate(text.split("\n") if not text.endswith("\n") else text[:-1].split("\n"), 1):
             found = INCLUDE.match(line)
-            header = self.located(found.group(1), path) if found else None
+            header = self.find_own_header(found.group(1), path) if found else None
             if found and header is None:
                 self.missing.append(found.group(1))
             if header is not None and header not in including_files and header not in self.once:
@@ -98,8 +98,8 @@ class _Lines:
                 self.texts.append(line.rstrip("\r") + "\n")
                 self.origins.append((str(path), number))
 
-    def located(self, name: str, path: Path) -> Path | None:
-        """Return the header that `#include "name"` means, where it is one of the program's own."""
+    def find_own_header(self, name: str, path: Path) -> Path | None:
+        """Return the path of the header that `#include "name"` means, if it is one of the program's own; else None."""
         return next((h for folder in (path.parent, *self.include) if (h := folder / name).is_file()), None)
 
 
@@ -157,15 +157,19 @@ class CInsertions:
         self.found: list[tuple[int, int, int, str]] = []
 
     def before(self, offset: int, text: str) -> None:
-        """Put text before the statement that begins here; what is put first is the outermost."""
+        """Insert text before the statement that begins at an offset. Of several texts, the first one inserted comes
+        first.
+        """
         self.found.append((offset, 1, len(self.found), text))
 
     def after(self, offset: int, text: str) -> None:
-        """Put text behind the statement that ends here; what is put first is the outermost."""
+        """Insert text after the statement that ends at an offset. Of several texts, the first one inserted
+        comes last.
+        """
         self.found.append((offset, 0, -len(self.found), text))
 
     def around(self, begin: int, end: int, opening: str, closing: str) -> None:
-        """Put a block around a statement."""
+        """Put a statement into a block `{ … }`, with `opening` before it and `closing` after it."""
         self.before(begin, "{ " + opening)
         self.after(end, closing + " }")
 

@@ -73,23 +73,24 @@ class Variable:
         return len(self.sizes) + self.pointer
 
     def has(self, trait: str) -> bool:
-        """Return whether a directive gave it this trait."""
+        """Return whether a directive gave the variable a trait, such as "template"."""
         return any(isinstance(a, Trait) and a.kind == trait for one in self.declare for a in one.attributes)
 
     @property
     def has_data_behind_pointer(self) -> bool:
-        """Return whether its data are where it points to: a parameter with bounds, or a pointer that a directive
-        makes an array."""
+        """Return whether the variable's data lie where it points: it is a parameter with bounds, or a directive makes
+        it an array.
+        """
         return self.pointer and (self.parameter or bool(self.declare))
 
     @property
     def is_pointer_like(self) -> bool:
-        """Return whether it is a pointer that no directive makes an array."""
+        """Return whether the variable is a pointer that no directive makes an array."""
         return self.pointer and not self.has_data_behind_pointer
 
     @property
     def is_array(self) -> bool:
-        """Return whether it is an array, or a pointer to be used as one."""
+        """Return whether the variable is an array, or a pointer to be used as one."""
         return self.rank > 0
 
 
@@ -126,20 +127,20 @@ class Tree:
         return f"using namespace {'::'.join(around)}; " if around else ""
 
     def begin(self, node: Node) -> int:
-        """Offset of a node's first character."""
+        """Return the offset of a node's first character."""
         return self.shift(node.start_byte)
 
     def end(self, node: Node) -> int:
-        """Offset behind a node's last character."""
+        """Return the offset after a node's last character."""
         return self.shift(node.end_byte)
 
     def source(self, node: Node) -> str:
         """Return a node's text."""
         return self.text[self.begin(node) : self.end(node)]
 
-    def resolve(self, name: str, at: int) -> Variable | None:
-        """Return the variable that a name means at an offset."""
-        found = [v for v in self.variables.get(name, ()) if v.begin <= at < v.end]
+    def resolve(self, name: str, offset: int) -> Variable | None:
+        """Return the variable that a name means at an offset of the source; None if none is visible."""
+        found = [v for v in self.variables.get(name, ()) if v.begin <= offset < v.end]
         return min(found, key=lambda v: (v.end - v.begin, -v.begin), default=None)
 
     def find_statement_after(self, offset: int) -> Node | None:
@@ -201,7 +202,7 @@ COMPLEX: Final = re.compile(
 
 
 def blank(found: re.Match[bytes]) -> bytes:
-    """Return spaces in place of a text, with its line ends."""
+    """Return spaces in place of the matched text. Its line ends stay."""
     return re.sub(rb"[^\n]", b" ", found[0])
 
 

@@ -55,7 +55,7 @@ class SourceUnit:
         self.setups = 0
 
     def fail(self, place: Position, what: str) -> NoReturn:
-        """Complain with a place."""
+        """Raise DirectiveError with a position and what is wrong there."""
         raise DirectiveError(place, what)
 
     # --- names ----------------------------------------------------------------------------------------------------
@@ -81,8 +81,10 @@ class SourceUnit:
             self.shared.names[variable.name] = variable.id
         return variable.id
 
-    def texted(self, kind: str, directive: Directive, text: str, indices: Sequence[str] = ()) -> int:
-        """Return the number of a construct in the side file."""
+    def find_or_add_construct_id(self, kind: str, directive: Directive, text: str, indices: Sequence[str] = ()) -> int:
+        """Return the id of a directive in the source map, which is added if it is new. `kind`: such as "region";
+        `text`: the directive's text.
+        """
         place = directive.place
         return self.shared.texts.add_construct(kind, place.file, place.line, place.column, text, indices)
 

@@ -67,7 +67,7 @@ class LoopUnroller:
         return abs(high - low) + ("=" in self.tree.source(operator))
 
     def value(self, node: Node | None) -> int | None:
-        """Return what a number, or a name that stands for one, is worth."""
+        """Return the value of a number, or of a name that stands for one; None for another node."""
         text = self.tree.source(node) if node is not None else ""
         return int(text) if NUMBER.match(text) else self.named_numbers.get(text)
 

@@ -20,7 +20,7 @@ from weft.dvm.fortran_units import FortranProgram, find_program_units
 INTERFACES: Final = runtime.runtime_sources() / "weft_check.f90"
 
 
-def mark_fortran_sources(
+def instrument_fortran_sources(
     paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN
 ) -> list[MarkedSource]:
     """Return the marked copies of Fortran sources. First comes the module that all of them use, then sources whose
@@ -39,7 +39,7 @@ def mark_fortran_sources(
     mappings = ArrayMappings(program, texts)
     numbers = VariableNumbers(texts)
     interfaces = MarkedSource(INTERFACES, INTERFACES.read_text(encoding="utf-8"), ".f90")
-    return [interfaces, *(_mark_file(held, program, numbers, mappings) for held in units)]
+    return [interfaces, *(_instrument_file(held, program, numbers, mappings) for held in units)]
 
 
 def _order_by_modules(files: Sequence[list[ProgramUnit]]) -> list[list[ProgramUnit]]:
@@ -56,7 +56,7 @@ def _order_by_modules(files: Sequence[list[ProgramUnit]]) -> list[list[ProgramUn
     return [files[at] for at in found]
 
 
-def _mark_file(
+def _instrument_file(
     units: Sequence[ProgramUnit], program: FortranProgram, numbers: VariableNumbers, mappings: ArrayMappings
 ) -> MarkedSource:
     """Return a copy of one Fortran source file with the runtime's calls inserted into all of its program units."""
@@ -64,9 +64,9 @@ def _mark_file(
     marks = Insertions()
     for unit in units:
         of_unit = UnitMarks(program, unit, numbers, marks, mappings)
-        of_unit.mark_entry()
-        DirectiveCalls(of_unit).mark_directives()
-        of_unit.mark_statements()
+        of_unit.instrument_entry()
+        DirectiveCalls(of_unit).instrument_directives()
+        of_unit.instrument_statements()
     return MarkedSource(source.path, "\n".join(_marked_lines(source, marks)) + "\n", ".f90" if source.free else ".f")
 
 

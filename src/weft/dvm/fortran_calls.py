@@ -41,12 +41,12 @@ LOCAL, STATIC, ARGUMENT = range(3)
 
 
 def long_array(values: Sequence[str]) -> str:
-    """Return an array of 8-byte integers."""
+    """Return Fortran text of an array of 8-byte integers with these values."""
     return f"[integer(8) :: {', '.join(f'int({value}, 8)' for value in values)}]"
 
 
 def int_array(values: Sequence[int]) -> str:
-    """Return an array of 4-byte integers."""
+    """Return Fortran text of an array of 4-byte integers with these values."""
     return f"[integer(4) :: {', '.join(map(str, values))}]"
 
 

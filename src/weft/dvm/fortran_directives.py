@@ -35,66 +35,68 @@ ENDS: Final = {
 class DirectiveCalls(LoopDirectives):
     """The executable directives of one unit."""
 
-    def mark_directives(self) -> None:
+    def instrument_directives(self) -> None:
         """Insert the runtime's calls for all directives of the unit. Raises DirectiveError for a region or task without
         an end.
         """
         for at, item in enumerate(self.unit.items):
             if isinstance(item, Sentinel) and item.directive is not None:
-                self.mark_directive(at, item, item.directive)
+                self.instrument_directive(at, item, item.directive)
         if self.open:
             kind, _, sentinel = self.open[-1]
             raise DirectiveError(sentinel.place, f"this {kind.upper()} has no END {kind.upper()}; add it")
 
-    def mark_directive(self, item_index: int, sentinel: Sentinel, directive: syntax.Directive) -> None:
+    def instrument_directive(self, item_index: int, sentinel: Sentinel, directive: syntax.Directive) -> None:
         """Insert the runtime's calls for one directive, which is the unit's item `item_index`."""
         match directive:
             case syntax.Parallel():
-                self.mark_parallel_loop(item_index, sentinel, directive)
+                self.instrument_parallel_loop(item_index, sentinel, directive)
             case syntax.Region():
-                self.mark_region(sentinel, directive)
+                self.instrument_region(sentinel, directive)
             case syntax.End():
-                self.mark_end(sentinel, directive)
+                self.instrument_end(sentinel, directive)
             case syntax.Actual():
-                self.mark_actual(sentinel, directive)
+                self.instrument_actual(sentinel, directive)
             case syntax.Redistribute() | syntax.Realign():
-                self.mark_remapping(sentinel, directive)
+                self.instrument_remapping(sentinel, directive)
             case syntax.RemoteAccess():
-                self.mark_remote_access(item_index, sentinel, directive)
+                self.instrument_remote_access(item_index, sentinel, directive)
             case syntax.DefineGroup():
-                self.mark_shadow_group(sentinel, directive)
+                self.instrument_shadow_group(sentinel, directive)
             case syntax.UseGroup():
-                self.mark_group_use(item_index, sentinel, directive)
+                self.instrument_group_use(item_index, sentinel, directive)
             case syntax.TaskRegion():
-                self.mark_task_region(sentinel, directive)
+                self.instrument_task_region(sentinel, directive)
             case syntax.On():
-                self.mark_task(sentinel, directive)
+                self.instrument_task(sentinel, directive)
             case syntax.Map():
-                self.mark_task_mapping(sentinel, directive)
+                self.instrument_task_mapping(sentinel, directive)
             case syntax.NewArray():
-                self.mark_template_creation(sentinel, directive)
+                self.instrument_template_creation(sentinel, directive)
             case syntax.ShadowAdd():
-                self.here(sentinel, *fortran_scattered.render_shadow_add(self.marks, sentinel, directive))
+                self.insert_at_directive(
+                    sentinel, *fortran_scattered.render_shadow_add(self.marks, sentinel, directive)
+                )
             case syntax.Localize():
-                self.here(sentinel, fortran_scattered.render_localize(self.marks, sentinel, directive))
+                self.insert_at_directive(sentinel, fortran_scattered.render_localize(self.marks, sentinel, directive))
             case syntax.ArrayCopy():
-                self.mark_array_copy(item_index, sentinel)
+                self.instrument_array_copy(item_index, sentinel)
             case syntax.Note(keyword="hostsection" | "host_section"):
-                construct = self.marks.construct("host_section", sentinel)
+                construct = self.marks.find_or_add_construct_id("host_section", sentinel)
                 self.open.append(("host_section", construct, sentinel))
-                self.here(sentinel, f"call weft_check_host_section_begin({construct})")
+                self.insert_at_directive(sentinel, f"call weft_check_host_section_begin({construct})")
 
     # --- regions ----------------------------------------------------------------------------------------------------
 
-    def mark_region(self, sentinel: Sentinel, directive: syntax.Region) -> None:
+    def instrument_region(self, sentinel: Sentinel, directive: syntax.Region) -> None:
         """Insert the calls that begin `region in(a), out(b)` and name its data; its END is marked later."""
-        construct = self.marks.construct("region", sentinel)
+        construct = self.marks.find_or_add_construct_id("region", sentinel)
         self.open.append(("region", construct, sentinel))
         calls = [f"call weft_check_region_begin({construct})"]
         for data in directive.data:
             for reference in data.items:
                 calls.append(self.render_transfer_report(REGION_DATA + DIRECTIONS[data.intent], construct, reference))
-        self.here(sentinel, *calls, "call weft_check_region_start()")
+        self.insert_at_directive(sentinel, *calls, "call weft_check_region_start()")
 
     def render_transfer_report(self, call_kind: int, construct_id: int, reference: Reference) -> str:
         """Return a Fortran call that reports a copy of a variable, or of a section of it, between host and devices.
@@ -116,19 +118,19 @@ class DirectiveCalls(LoopDirectives):
         return (
             f"call weft_check_copies({call_kind}, {construct_id}, {number}, {len(low)}, "
             f"{long_array(low)}, {long_array(high)}"
-            f"{self.marks.base(reference.name)})"
+            f"{self.marks.address_argument(reference.name)})"
         )
 
-    def mark_actual(self, sentinel: Sentinel, directive: syntax.Actual) -> None:
+    def instrument_actual(self, sentinel: Sentinel, directive: syntax.Actual) -> None:
         """Insert the calls for `actual(a)` and `get_actual(a)`."""
         what = GET_ACTUAL if directive.get else ACTUAL
-        construct = self.marks.construct("get_actual" if directive.get else "actual", sentinel)
+        construct = self.marks.find_or_add_construct_id("get_actual" if directive.get else "actual", sentinel)
         if directive.items is None:
-            self.here(sentinel, f"call weft_check_copies({what}, {construct}, 0, 0, [0_8], [0_8])")
+            self.insert_at_directive(sentinel, f"call weft_check_copies({what}, {construct}, 0, 0, [0_8], [0_8])")
         for reference in directive.items or ():
-            self.here(sentinel, self.render_transfer_report(what, construct, reference))
+            self.insert_at_directive(sentinel, self.render_transfer_report(what, construct, reference))
 
-    def mark_end(self, sentinel: Sentinel, directive: syntax.End) -> None:
+    def instrument_end(self, sentinel: Sentinel, directive: syntax.End) -> None:
         """Insert the call that ends a region, a task region or a task. Raises DirectiveError if none is open."""
         if directive.kind not in ENDS:
             return
@@ -137,24 +139,26 @@ class DirectiveCalls(LoopDirectives):
             raise DirectiveError(sentinel.place, f"END {name} without a {name} before it; take it out")
         kind, construct, _ = self.open.pop()
         if ENDS[kind]:
-            self.here(sentinel, f"call {ENDS[kind]}({construct})")
+            self.insert_at_directive(sentinel, f"call {ENDS[kind]}({construct})")
 
     # --- mappings at run time ---------------------------------------------------------------------------------------
 
-    def mark_remapping(self, sentinel: Sentinel, directive: syntax.Redistribute | syntax.Realign) -> None:
+    def instrument_remapping(self, sentinel: Sentinel, directive: syntax.Redistribute | syntax.Realign) -> None:
         """Insert the calls for `redistribute` and `realign`."""
         kind = "redistribute" if isinstance(directive, syntax.Redistribute) else "realign"
-        construct = self.marks.construct(kind, sentinel)
+        construct = self.marks.find_or_add_construct_id(kind, sentinel)
         for array in directive.arrays:
             if isinstance(directive, syntax.Redistribute):
                 axes = directive.distribution.axes or ()
-                self.here(sentinel, *fortran_scattered.render_owner_calls(self.marks, array.name, axes, array.place))
+                self.insert_at_directive(
+                    sentinel, *fortran_scattered.render_owner_calls(self.marks, array.name, axes, array.place)
+                )
                 calls = self.marks.render_distribution(construct, array.name, directive.distribution, array.place, 0)
             else:
                 calls = self.marks.render_alignment(construct, array.name, directive.alignment, array.place, 0)
-            self.here(sentinel, *calls)
+            self.insert_at_directive(sentinel, *calls)
 
-    def mark_template_creation(self, sentinel: Sentinel, directive: syntax.NewArray) -> None:
+    def instrument_template_creation(self, sentinel: Sentinel, directive: syntax.NewArray) -> None:
         """Insert the calls for `template_create (t(n,m))`."""
         if directive.delete:
             return
@@ -162,44 +166,44 @@ class DirectiveCalls(LoopDirectives):
             mapping = self.marks.find_mapping(entity.name)
             if mapping is None or mapping.template is None:
                 raise DirectiveError(entity.place, f"`{entity.name}` is not a template; declare it with TEMPLATE")
-            self.here(sentinel, self.marks.render_template(entity.name, entity.sizes, entity.place))
-            self.here(sentinel, *self.marks.render_mapping(mapping))
+            self.insert_at_directive(sentinel, self.marks.render_template(entity.name, entity.sizes, entity.place))
+            self.insert_at_directive(sentinel, *self.marks.render_mapping(mapping))
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
-    def mark_shadow_group(self, sentinel: Sentinel, directive: syntax.DefineGroup) -> None:
+    def instrument_shadow_group(self, sentinel: Sentinel, directive: syntax.DefineGroup) -> None:
         """Insert the calls for `shadow_group sa(a, b(corner))`."""
-        construct = self.marks.construct("shadow_group", sentinel)
-        group = self.marks.group(directive.group, sentinel.place)
+        construct = self.marks.find_or_add_construct_id("shadow_group", sentinel)
+        group = self.marks.find_group_id(directive.group, sentinel.place)
         for item in directive.renewals:
-            self.here(sentinel, self.render_edges(GROUP, construct, group, item))
+            self.insert_at_directive(sentinel, self.render_edges(GROUP, construct, group, item))
 
-    def mark_group_use(self, item_index: int, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
+    def instrument_group_use(self, item_index: int, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
         """Insert the calls for `shadow_start`, `reduction_wait`, `prefetch` and similar directives."""
-        construct = self.marks.construct(f"{directive.kind}_{directive.step}", sentinel)
-        group = self.marks.group(directive.group, sentinel.place)
-        self.here(sentinel, f"call weft_check_{directive.kind}_{directive.step}({construct}, {group})")
+        construct = self.marks.find_or_add_construct_id(f"{directive.kind}_{directive.step}", sentinel)
+        group = self.marks.find_group_id(directive.group, sentinel.place)
+        self.insert_at_directive(sentinel, f"call weft_check_{directive.kind}_{directive.step}({construct}, {group})")
         if (directive.kind, directive.step) == ("copy", "start"):
             self.open.append(("asynchronous", construct, sentinel))
-            self.mark_plain_copies(item_index)
+            self.instrument_plain_copies(item_index)
 
     # --- single statements ------------------------------------------------------------------------------------------
 
-    def mark_remote_access(self, item_index: int, sentinel: Sentinel, directive: syntax.RemoteAccess) -> None:
+    def instrument_remote_access(self, item_index: int, sentinel: Sentinel, directive: syntax.RemoteAccess) -> None:
         """Insert the calls for `remote_access (a(1,:))` before a statement."""
         following = self.marks.find_next_statement(item_index)
         if following is None:
             raise DirectiveError(sentinel.place, "REMOTE_ACCESS has no statement after it; put it before one")
-        construct = self.marks.construct("remote_access", sentinel)
+        construct = self.marks.find_or_add_construct_id("remote_access", sentinel)
         # What the host is to read is fetched from the regions: REMOTE_ACCESS does that by itself.
         calls = [self.render_transfer_report(GET_ACTUAL, construct, reference) for reference in directive.remote.items]
         calls.append(f"call weft_check_remote_begin({construct})")
         calls.extend(self.render_mapped_array(BEFORE_STATEMENT, 0, reference) for reference in directive.remote.items)
-        self.here(sentinel, *calls)
+        self.insert_at_directive(sentinel, *calls)
         last = self.unit.items[find_block_end(self.unit, self.marks.loops, following)]
         self.marks.late.append((last.last, sentinel.place, f"call weft_check_remote_end({construct})"))
 
-    def mark_plain_copies(self, item_index: int) -> None:
+    def instrument_plain_copies(self, item_index: int) -> None:
         """Insert calls around the assignments between ASYNCHRONOUS and its end that no F90 directive precedes. The DVM
         system carries these out as copies, too.
         """
@@ -210,19 +214,19 @@ class DirectiveCalls(LoopDirectives):
                 if isinstance(before, syntax.End | syntax.UseGroup):
                     return
             elif not isinstance(before, syntax.ArrayCopy):
-                self.mark_copy(item, item.place)
+                self.instrument_copy(item, item.place)
             else:
                 before = None
 
-    def mark_array_copy(self, item_index: int, sentinel: Sentinel) -> None:
+    def instrument_array_copy(self, item_index: int, sentinel: Sentinel) -> None:
         """Insert the calls around the assignment after a directive `f90 a(:) = b(:)`. The DVM system carries it out as
         a copy.
         """
         following = self.marks.find_next_statement(item_index)
         if following is not None:
-            self.mark_copy(self.statement_at(following), sentinel.place)
+            self.instrument_copy(self.statement_at(following), sentinel.place)
 
-    def mark_copy(self, statement: FortranStatement, position: Position) -> None:
+    def instrument_copy(self, statement: FortranStatement, position: Position) -> None:
         """Insert calls around an assignment that the DVM system carries out as a copy. Its accesses are then not
         attributed to any processor.
         """
@@ -241,7 +245,7 @@ class DirectiveCalls(LoopDirectives):
         if kind != "asynchronous" or sentinel is None or found is None:
             return
         assert isinstance(sentinel.directive, syntax.UseGroup)
-        group = self.marks.group(sentinel.directive.group, sentinel.place)
+        group = self.marks.find_group_id(sentinel.directive.group, sentinel.place)
         name, rest, at = found
         for target, part in ((1, name + rest), (0, statement.code[at + 1 :])):
             if re.fullmatch(r"[a-z]\w*(?:\(.*\))?", part):
@@ -249,37 +253,39 @@ class DirectiveCalls(LoopDirectives):
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
-    def mark_task_region(self, sentinel: Sentinel, directive: syntax.TaskRegion) -> None:
+    def instrument_task_region(self, sentinel: Sentinel, directive: syntax.TaskRegion) -> None:
         """Insert the calls for `task_region mb, reduction(…)`."""
-        self.must_be_tasks(directive.tasks, sentinel.place)
-        construct = self.marks.construct("task_region", sentinel)
+        self.require_task_array(directive.tasks, sentinel.place)
+        construct = self.marks.find_or_add_construct_id("task_region", sentinel)
         self.open.append(("task_region", construct, sentinel))
-        tasks = self.marks.tasks(directive.tasks, sentinel.place)
-        self.here(
+        tasks = self.marks.find_task_array_id(directive.tasks, sentinel.place)
+        self.insert_at_directive(
             sentinel,
             f"call weft_check_task_region_begin({construct}, {tasks})",
             *self.render_clauses(construct, sentinel, directive.clauses),
             "call weft_check_task_region_start()",
         )
 
-    def must_be_tasks(self, name: str, place: Position) -> None:
-        """Complain about a task array that is none."""
-        if not self.marks.is_tasks(name):
+    def require_task_array(self, name: str, place: Position) -> None:
+        """Raise DirectiveError if a name is not a task array."""
+        if not self.marks.is_task_array(name):
             raise DirectiveError(place, f"`{name}` is not a task array; declare it with TASK {name.upper()}(n)")
 
-    def mark_task(self, sentinel: Sentinel, directive: syntax.On) -> None:
+    def instrument_task(self, sentinel: Sentinel, directive: syntax.On) -> None:
         """Insert the calls for `on mb(1)` up to `end on`."""
-        self.must_be_tasks(directive.task.name, directive.task.place)
+        self.require_task_array(directive.task.name, directive.task.place)
         if not any(kind == "task_region" for kind, _, _ in self.open):
             raise DirectiveError(sentinel.place, "ON is outside of a TASK_REGION; put TASK_REGION before it")
-        construct = self.marks.construct("on", sentinel)
+        construct = self.marks.find_or_add_construct_id("on", sentinel)
         self.open.append(("on", construct, sentinel))
-        self.here(sentinel, f"call weft_check_task_begin({construct}, int({render_only_subscript(directive.task)}, 8))")
+        self.insert_at_directive(
+            sentinel, f"call weft_check_task_begin({construct}, int({render_only_subscript(directive.task)}, 8))"
+        )
 
-    def mark_task_mapping(self, sentinel: Sentinel, directive: syntax.Map) -> None:
+    def instrument_task_mapping(self, sentinel: Sentinel, directive: syntax.Map) -> None:
         """Insert the calls for `map mb(1) onto p(1:2)`."""
-        self.must_be_tasks(directive.task.name, directive.task.place)
-        construct = self.marks.construct("map", sentinel)
+        self.require_task_array(directive.task.name, directive.task.place)
+        construct = self.marks.find_or_add_construct_id("map", sentinel)
         low, high = "0", "-1"
         subscripts = directive.onto.subscripts or ()
         if len(subscripts) == 1:
@@ -288,8 +294,8 @@ class DirectiveCalls(LoopDirectives):
                 low, high = one.low.text, one.high.text
             elif isinstance(one, syntax.Constant):
                 low = high = one.value.text
-        tasks = self.marks.tasks(directive.task.name, directive.task.place)
-        self.here(
+        tasks = self.marks.find_task_array_id(directive.task.name, directive.task.place)
+        self.insert_at_directive(
             sentinel,
             f"call weft_check_task_map({construct}, {tasks}, int({render_only_subscript(directive.task)}, 8), "
             f"int({low}, 8), int({high}, 8))",

@@ -126,5 +126,5 @@ def find_plain_names(code: str) -> Iterator[str]:
 
 
 def plain_names(text: str) -> list[str]:
-    """Return the names in an expression that stand alone, neither called nor indexed."""
+    """Return the names in an expression that are neither called nor indexed."""
     return PLAIN.findall(OPERATOR.sub(" ", STRING.sub("''", text)))

@@ -55,7 +55,7 @@ class Sentinel:
 
     @property
     def place(self) -> Position:
-        """Return where it begins."""
+        """Return the position at which the directive begins."""
         return self.pieces[0][0]
 
     @property

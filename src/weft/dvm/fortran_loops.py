@@ -38,22 +38,22 @@ class LoopDirectives:
         self.open: list[tuple[str, int, Sentinel]] = []
         self.named = unit_marks.named | {symbol.name for symbol in unit_marks.loose}
 
-    def here(self, sentinel: Sentinel, *texts: str) -> None:
-        """Put calls where a directive stands."""
+    def insert_at_directive(self, sentinel: Sentinel, *texts: str) -> None:
+        """Insert calls after the line of a directive."""
         self.marks.after(sentinel.last, sentinel.place, *texts)
 
-    def mark_parallel_loop(self, item_index: int, sentinel: Sentinel, directive: syntax.Parallel) -> None:
+    def instrument_parallel_loop(self, item_index: int, sentinel: Sentinel, directive: syntax.Parallel) -> None:
         """Insert the calls for `parallel (i,j) on a(i,j), …`: before and after the loop, and at the beginning of each
         iteration.
         """
         nest = self.find_loop_nest(item_index, sentinel, directive)
         outer, innermost = nest[0], nest[-1]
         self.marks.parallel.append((outer.first, outer.last))
-        if directive.on and self.marks.is_tasks(directive.on.name):
-            self.mark_task_loop(sentinel, directive, innermost)
+        if directive.on and self.marks.is_task_array(directive.on.name):
+            self.instrument_task_loop(sentinel, directive, innermost)
             return
         self.reject_jumps_out(sentinel, nest)
-        construct = self.marks.construct("parallel", sentinel, directive.indices)
+        construct = self.marks.find_or_add_construct_id("parallel", sentinel, directive.indices)
         head = self.statement_at(outer.first)
         begin = list(self.render_loop_calls(construct, sentinel, directive, outer))
         self.insert_before(head, sentinel.place, *begin)
@@ -66,7 +66,7 @@ class LoopDirectives:
         ends = [f"call weft_check_loop_end({construct})"]
         for clause in directive.clauses:
             if isinstance(clause, syntax.ShadowUse) and clause.kind == "start" and clause.group:
-                group = self.marks.group(clause.group, sentinel.place)
+                group = self.marks.find_group_id(clause.group, sentinel.place)
                 ends.append(f"call weft_check_shadow_start({construct}, {group})")
         self.marks.after(last.last, sentinel.place, *ends)
 
@@ -91,7 +91,7 @@ class LoopDirectives:
         found: list[DoLoop] = []
         here = item_index
         for name in directive.indices:
-            loop = self.marks.loop_behind(here)
+            loop = self.marks.find_loop_after(here)
             following = self.marks.find_next_statement(here)
             if loop is None or not loop.variable:
                 what = self.unit.items[following] if following is not None else None
@@ -138,7 +138,8 @@ class LoopDirectives:
         """Yield the Fortran calls before a parallel loop: its begin, distribution, index variables and clauses."""
         for clause in directive.clauses:
             if isinstance(clause, syntax.ShadowUse) and clause.kind == "wait" and clause.group:
-                yield f"call weft_check_shadow_wait({construct_id}, {self.marks.group(clause.group, sentinel.place)})"
+                group = self.marks.find_group_id(clause.group, sentinel.place)
+                yield f"call weft_check_shadow_wait({construct_id}, {group})"
         yield f"call weft_check_loop_begin({construct_id}, {directive.rank}, 0)"
         if directive.on:
             self.require_mapped(directive.on)
@@ -214,7 +215,7 @@ class LoopDirectives:
         return (
             f"call weft_check_mapped({call_kind}, {group_id}, {number}, {len(axis)}, {int_array(axis)}, "
             f"{long_array(coefficient)}, "
-            f"{long_array(offset)}{self.marks.base(reference.name)})"
+            f"{long_array(offset)}{self.marks.address_argument(reference.name)})"
         )
 
     def render_clauses(self, construct_id: int, sentinel: Sentinel, clauses: Sequence[syntax.Clause]) -> Iterator[str]:
@@ -226,7 +227,7 @@ class LoopDirectives:
                         number = self.marks.find_data_id(reference.name, reference.place)
                         yield f"call weft_check_loop_private({number}, {reference.name})"
                 case syntax.Consistent():
-                    group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
+                    group = self.marks.find_group_id(clause.group, sentinel.place) if clause.group else 0
                     for reference in clause.items:
                         yield self.render_mapped_array(CONSISTENT, group, reference)
                 case syntax.Reductions():
@@ -248,7 +249,7 @@ class LoopDirectives:
                             ACROSS, construct_id, 0, syntax.Renewal(dependence.array, dependence.widths)
                         )
                 case syntax.Remote():
-                    group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
+                    group = self.marks.find_group_id(clause.group, sentinel.place) if clause.group else 0
                     for reference in clause.items:
                         yield self.render_mapped_array(REMOTE, group, reference)
                 case syntax.Tie():
@@ -259,13 +260,13 @@ class LoopDirectives:
         """Return the distributed arrays that the loop after a directive writes, as renewals of their shadow edges. They
         are meant by a SHADOW_COMPUTE without a list: the loop also computes the edges of the arrays that it writes.
         """
-        loop = self.marks.loop_behind(self.unit.items.index(sentinel))
+        loop = self.marks.find_loop_after(self.unit.items.index(sentinel))
         if loop is None:
             return []
         names = {
             name for one in self.unit.statements(loop.first, loop.last) for name in find_possibly_assigned_names(one)
         }
-        arrays = [name for name in sorted(names) if self.marks.distributed(name)]
+        arrays = [name for name in sorted(names) if self.marks.is_distributed(name)]
         return [syntax.Renewal(Reference(name, None, sentinel.place), None) for name in arrays]
 
     def render_reductions(self, clause: syntax.Reductions, position: Position) -> Iterator[str]:
@@ -276,7 +277,7 @@ class LoopDirectives:
             number = self.marks.find_data_id(name, one.variable.place)
             yield f"call weft_check_loop_reduction({number}, {OPERATIONS[one.operator]}, {name}{location})"
         if clause.group:
-            yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, position)})"
+            yield f"call weft_check_loop_reduction_group({self.marks.find_group_id(clause.group, position)})"
 
     def render_edges(self, call_kind: int, construct_id: int, group_id: int, renewal: syntax.Renewal) -> str:
         """Return a Fortran call about an array's shadow edges. It has the widths that the directive gives; without any,
@@ -284,19 +285,19 @@ class LoopDirectives:
         """
         array = renewal.array
         widths = renewal.widths
-        low, high = self.marks.widths(widths) if widths is not None else ([], [])
+        low, high = self.marks.render_widths(widths) if widths is not None else ([], [])
         if low:
             self.marks.require_rank(array.name, len(low), array.place)
         number = self.marks.find_data_id(array.name, array.place)
         return (
             f"call weft_check_edges({call_kind}, {construct_id}, {group_id}, {number}, "
             f"{int(renewal.corner)}, {len(low)}, "
-            f"{long_array(low)}, {long_array(high)}{self.marks.base(array.name)})"
+            f"{long_array(low)}, {long_array(high)}{self.marks.address_argument(array.name)})"
         )
 
-    def mark_task_loop(self, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop) -> None:
+    def instrument_task_loop(self, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop) -> None:
         """Insert the calls for `parallel (i) on mb(i)`, where each iteration is a task."""
-        construct = self.marks.construct("on", sentinel, directive.indices)
+        construct = self.marks.find_or_add_construct_id("on", sentinel, directive.indices)
         head, last = self.statement_at(loop.first), self.statement_at(loop.last)
         self.marks.parallel.pop()
         index = directive.indices[0]

@@ -20,7 +20,9 @@ SECONDS: Final = 60
 
 
 def needs_preprocessor(path: Path, texts: Sequence[str]) -> bool:
-    """Return whether a source is for the preprocessor, by its name or by a line of it."""
+    """Return whether a source needs the preprocessor: it has a suffix such as `.F90`, or contains a line such
+    as `#if`.
+    """
     return path.suffix in SUFFIXES or any(LINE.match(text) for text in texts)
 
 

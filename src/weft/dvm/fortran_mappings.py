@@ -23,11 +23,11 @@ class UnitMappings(UnitNames):
 
     def render_task_array(self, name: str) -> Iterator[str]:
         """Yield the Fortran call that registers the task array of `task mb(n)`."""
-        entity = self.mappings.tasks(self.unit)[name]
+        entity = self.mappings.find_task_arrays(self.unit)[name]
         size = entity.sizes[0] if entity.sizes else syntax.Section(None, None)
         low = size.low.text if size.low else "1"
         high = size.high.text if size.high else "1"
-        number = self.tasks(name, entity.place)
+        number = self.find_task_array_id(name, entity.place)
         yield f"call weft_check_task_array({number}, int({low}, 8), int(({high}) - ({low}) + 1, 8))"
 
     def render_mappings(
@@ -83,13 +83,15 @@ class UnitMappings(UnitNames):
                 mapping.construct, mapping.name, mapping.distribution, mapping.place, once
             )
         if mapping.shadow is not None:
-            low, high = self.widths(mapping.shadow.widths)
+            low, high = self.render_widths(mapping.shadow.widths)
             number = self.find_data_id(mapping.name, mapping.place)
             yield f"call weft_check_shadow({number}, {len(low)}, {long_array(low)}, {long_array(high)}, {mapping.name})"
 
     @staticmethod
-    def widths(widths: Sequence[syntax.Width | syntax.NamedEdges]) -> tuple[list[str], list[str]]:
-        """Return the widths below and above; what named edges hold is known at run time only."""
+    def render_widths(widths: Sequence[syntax.Width | syntax.NamedEdges]) -> tuple[list[str], list[str]]:
+        """Return Fortran text of the widths below and above each dimension, as two lists. Named edges count as 0: their
+        widths are known at run time only.
+        """
         plain = [width if isinstance(width, syntax.Width) else None for width in widths]
         return [w.low.text if w else "0" for w in plain], [w.high.text if w else "0" for w in plain]
 
@@ -110,18 +112,18 @@ class UnitMappings(UnitNames):
         number = self.find_data_id(name, position)
         for dimension, axis in enumerate(distribution.axes):
             if axis.kind in ("genblock", "wgtblock", "multblock") and axis.argument:
-                base = self.base(name)
+                base = self.address_argument(name)
                 yield f"call weft_check_blocks({number}, {dimension}, {axis.argument.text}{base})"
         tasks, task = 0, "0"
         onto = distribution.onto
-        if onto and self.is_tasks(onto.name):
-            tasks = self.tasks(onto.name, onto.place)
+        if onto and self.is_task_array(onto.name):
+            tasks = self.find_task_array_id(onto.name, onto.place)
             task = render_only_subscript(onto)
         kinds = int_array([LATER if later else KINDS[axis.kind] for axis in distribution.axes])
         rank = len(distribution.axes)
         yield (
             f"call weft_check_distribute({construct_id}, {number}, {is_only_first}, {rank}, {kinds}, {tasks}, "
-            f"int({task}, 8){self.base(name)})"
+            f"int({task}, 8){self.address_argument(name)})"
         )
 
     def require_rank(self, name: str, named_dimensions: int, position: Position) -> None:
@@ -158,7 +160,8 @@ class UnitMappings(UnitNames):
         call = (
             f"call weft_check_align({construct_id}, {self.find_data_id(name, position)}, {is_only_first}, "
             f"{self.find_data_id(target.name, target.place)}, {len(axis)}, {int_array(axis)}, "
-            f"{long_array(coefficient)}, {long_array(offset)}{self.base(name)}{self.base(target.name, 'goal')})"
+            f"{long_array(coefficient)}, {long_array(offset)}{self.address_argument(name)}"
+            f"{self.address_argument(target.name, 'goal')})"
         )
         if (symbol.allocatable or symbol.pointer) and not symbol.dummy:
             call = f"if ({'associated' if symbol.pointer else 'allocated'}({target.name})) {call}"

@@ -40,7 +40,7 @@ class UnitMarks(UnitMappings):
 
     # --- the whole unit ---------------------------------------------------------------------------------------------
 
-    def mark_entry(self) -> None:
+    def instrument_entry(self) -> None:
         """Insert calls before a unit's first executable statement. They register the unit's data with the runtime, and
         map its arrays to processors as the directives say.
         """
@@ -50,12 +50,12 @@ class UnitMarks(UnitMappings):
         self.loose = [
             symbol
             for symbol in fortran_values.find_possibly_unset_variables(unit)
-            if symbol.name not in self.named and not (symbol.array and self.has_directives)
+            if symbol.name not in self.named and not (symbol.array and self.needs_directive_calls)
         ]
         # Else the compiler may read them ahead of the branch that would, and that would be reported.
         attributes = [f"volatile :: {symbol.name}" for symbol in self.loose if not symbol.array]
         calls = [f"call weft_check_scalar({self.find_data_id(one.name, one.place)}, {one.name})" for one in self.loose]
-        if self.has_directives:
+        if self.needs_directive_calls:
             begin = ["call weft_check_program()"] if unit.kind == "program" else []
             calls[:0] = [*begin, *self.render_module_calls(), *self.render_entry_calls()]
         elif fortran_values.is_watchable(unit) and (known := list(self.render_module_calls())):
@@ -66,32 +66,32 @@ class UnitMarks(UnitMappings):
             self.before(first.first, first.place, *attributes, *calls)
 
     @cached_property
-    def has_directives(self) -> bool:
-        """Return whether a unit needs the calls for directives: it is a main program, has directives, or contains a
-        procedure that has some.
+    def needs_directive_calls(self) -> bool:
+        """Return whether a unit needs the calls for directives. It does if it is a main program, has directives, or
+        contains a procedure that has some.
         """
         if self.unit.kind == "program" or self.unit.directed:
             return True
         return any(one.directed and one.within(self.unit) for one in self.program.units)
 
-    def mark_statements(self) -> None:
+    def instrument_statements(self) -> None:
         """Insert the calls for statements that need them without a directive: allocations, output, and assignments to
         distributed data outside parallel loops.
         """
         unit = self.unit
         for at, item in enumerate(unit.items):
             if isinstance(item, FortranStatement) and unit.executable is not None and at >= unit.executable:
-                self.mark_allocation(item)
-                self.mark_output(item, at)
-                if not self.inside(at):
-                    self.mark_statement(item)
+                self.instrument_allocation(item)
+                self.instrument_output(item, at)
+                if not self.is_in_parallel_loop(at):
+                    self.instrument_statement(item)
         for line, place, text in self.late:
             self.after(line, place, text)
         if self.used:
             self.insert_use_statements()
 
-    def inside(self, at: int) -> bool:
-        """Return whether an item stands in a parallel loop."""
+    def is_in_parallel_loop(self, at: int) -> bool:
+        """Return whether an item of the unit lies in a parallel loop."""
         return any(first <= at <= last for first, last in self.parallel)
 
     def insert_use_statements(self) -> None:
@@ -114,7 +114,7 @@ class UnitMarks(UnitMappings):
         unit = self.unit
         yield from self.render_array_calls()
         yield from self.render_scalar_calls()
-        for name in self.mappings.tasks(unit):
+        for name in self.mappings.find_task_arrays(unit):
             yield from self.render_task_array(name)
         yield from self.render_mappings(self.mappings.of(unit))
 
@@ -211,7 +211,7 @@ class UnitMarks(UnitMappings):
         with which these are aligned.
         """
         needed = {mapping.name for mapping in self.find_needed_mappings(module).values()}
-        wanted = needed | find_mentioned_names(self.unit) if self.has_directives else needed
+        wanted = needed | find_mentioned_names(self.unit) if self.needs_directive_calls else needed
         for symbol in list(module.symbols.values()):
             name = self.program.find_name_in_unit(self.unit, module, symbol.name)
             given = symbol.constant or symbol.allocatable or symbol.pointer
@@ -243,7 +243,7 @@ class UnitMarks(UnitMappings):
             owner, symbol = self.resolve_symbol(name, place)
             if symbol.array or symbol.constant or symbol.procedure or symbol.allocatable or symbol.pointer:
                 continue
-            if self.is_template(name) or self.is_tasks(name):
+            if self.is_template(name) or self.is_task_array(name):
                 continue
             yield f"call weft_check_data({self.find_data_id(name, place)}, {name})"
             if owner is self.unit and self.has_no_value_at_entry(symbol):
@@ -271,7 +271,7 @@ class UnitMarks(UnitMappings):
             for first, last in self.find_covered_ranges(at, item):
                 for statement in self.unit.statements(first, last):
                     for name in find_possibly_assigned_names(statement):
-                        if not self.controls(name, first, last):
+                        if not self.is_loop_variable(name, first, last):
                             found.setdefault(name, statement.place)
         return found
 
@@ -280,19 +280,19 @@ class UnitMarks(UnitMappings):
         all from ON to its end. Nothing for other directives.
         """
         if isinstance(sentinel.directive, syntax.Parallel):
-            loop = self.loop_behind(item_index)
+            loop = self.find_loop_after(item_index)
             if loop:
                 yield loop.first, loop.last
         elif isinstance(sentinel.directive, syntax.On):
             end = self.find_end_directive(item_index, "on")
             yield item_index, end if end is not None else item_index
 
-    def controls(self, name: str, first: int, last: int) -> bool:
-        """Return whether a name is the variable of a loop among these items."""
+    def is_loop_variable(self, name: str, first: int, last: int) -> bool:
+        """Return whether a name is the variable of a loop among the items `first` to `last`."""
         return any(loop.variable == name for loop in self.loops.values() if first <= loop.first and loop.last <= last)
 
-    def loop_behind(self, at: int) -> DoLoop | None:
-        """Return the loop that follows an item, with nothing but notes between."""
+    def find_loop_after(self, at: int) -> DoLoop | None:
+        """Return the loop that follows an item, if no directive that matters comes first; else None."""
         following = self.find_next_statement(at)
         return self.loops.get(following) if following is not None else None
 
@@ -322,7 +322,7 @@ class UnitMarks(UnitMappings):
 
     # --- statements -------------------------------------------------------------------------------------------------
 
-    def mark_allocation(self, statement: FortranStatement) -> None:
+    def instrument_allocation(self, statement: FortranStatement) -> None:
         """Insert calls after an ALLOCATE that register and map the new arrays."""
         _, action = split_condition(statement.code)
         if not action.startswith("allocate("):
@@ -332,7 +332,7 @@ class UnitMarks(UnitMappings):
         for name in names:
             owner, symbol = self.resolve_symbol(name, statement.place)
             mapping = self.mappings.of(owner).get(symbol.name)
-            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.has_directives):
+            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.needs_directive_calls):
                 continue
             test = "associated" if symbol.pointer else "allocated"
             calls.append(f"if ({test}({name})) {self.render_array_declaration(name, LOCAL)}")
@@ -346,21 +346,21 @@ class UnitMarks(UnitMappings):
         if calls:
             self.after(statement.last, statement.place, *calls)
 
-    def mark_statement(self, statement: FortranStatement) -> None:
+    def instrument_statement(self, statement: FortranStatement) -> None:
         """Insert the calls around a statement outside parallel loops that assigns, reads or prints distributed data."""
         _, action = split_condition(statement.code)
         found = split_assignment(action)
-        if found and self.distributed(found[0]):
-            self.mark_own_assignment(statement, found[0], found[1])
+        if found and self.is_distributed(found[0]):
+            self.instrument_own_assignment(statement, found[0], found[1])
         elif (
             re.match(r"(print|read|write)[(*\d'\"]", action)
             and not re.search(r"\b(end|err|eor)=\d", action)  # the statement may be left by a jump
-            and any(self.distributed(name) for name in set(NAME.findall(action)))
+            and any(self.is_distributed(name) for name in set(NAME.findall(action)))
         ):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
 
-    def mark_output(self, statement: FortranStatement, item_index: int) -> None:
+    def instrument_output(self, statement: FortranStatement, item_index: int) -> None:
         """Insert calls before a PRINT or WRITE that check whether its items have values. The Fortran library reads the
         items, and its accesses are not checked.
         """
@@ -403,26 +403,28 @@ class UnitMarks(UnitMappings):
         place = statement.place
         number = self.texts.add_place(place.file, place.line, place.column, self.unit.name)
         call = f"call weft_check_printed({number}, {item})"
-        if self.distributed(found[1]):  # the system brings its elements from everywhere
+        if self.is_distributed(found[1]):  # the system brings its elements from everywhere
             return ["call weft_check_io_begin()", call, "call weft_check_io_end()"]
         return [call]
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
-        """Return the NAMELIST groups that are known here, with their variables."""
+        """Return the NAMELIST groups that are known in this unit, with the names of their variables."""
         return collect_namelist_groups(self.unit)
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """Return the scalars that live in memory because the runtime gets their address."""
+        """Return the names that parallel constructs write or name. They live in memory, as the runtime gets their
+        addresses.
+        """
         return frozenset(self.find_names_in_constructs())
 
-    def distributed(self, name: str) -> bool:
-        """Return whether a name is an array that directives map."""
+    def is_distributed(self, name: str) -> bool:
+        """Return whether a name is an array that directives distribute or align."""
         mapping = self.find_mapping(name)
-        return mapping is not None and mapping.template is None and not self.is_tasks(name)
+        return mapping is not None and mapping.template is None and not self.is_task_array(name)
 
-    def mark_own_assignment(self, statement: FortranStatement, name: str, subscripts: str) -> None:
+    def instrument_own_assignment(self, statement: FortranStatement, name: str, subscripts: str) -> None:
         """Insert the calls around an assignment to distributed data outside parallel loops. An element is assigned by
         the processor that owns it; of an array or a section, each processor assigns its own part.
         """

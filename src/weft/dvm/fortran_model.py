@@ -43,7 +43,7 @@ class FortranSymbol:
 
     @property
     def array(self) -> bool:
-        """Return whether it has dimensions."""
+        """Return whether the symbol has dimensions."""
         return self.sizes is not None
 
     @property
@@ -53,7 +53,7 @@ class FortranSymbol:
 
     @property
     def static(self) -> bool:
-        """Return whether it is the same memory each time its unit is entered."""
+        """Return whether the symbol keeps its memory from one entry of its unit to the next."""
         return self.common or self.saved or self.module or self.initialised
 
 
@@ -115,12 +115,12 @@ class ProgramUnit:
             unit = unit.parent
 
     def within(self, unit: ProgramUnit) -> bool:
-        """Return whether it stands in another unit."""
+        """Return whether this unit is contained in another one."""
         return any(host is unit for host in self.hosts)
 
     @property
     def pure(self) -> bool:
-        """Return whether no call of a procedure with effects may stand in it."""
+        """Return whether the unit is PURE or ELEMENTAL, so that calls with effects may not be inserted."""
         header = self.header.code if self.header is not None else ""
         return re.match(r".*?(pure|elemental)\w*(sub|func)", header) is not None
 
@@ -132,7 +132,7 @@ class ProgramUnit:
 
     @property
     def directed(self) -> bool:
-        """Return whether a directive with a meaning for the data stands in it."""
+        """Return whether the unit contains a directive that matters for the data."""
         return any(isinstance(item, Sentinel) and not isinstance(item.directive, syntax.Note) for item in self.items)
 
     def statements(self, first_item: int, last_item: int) -> Iterator[FortranStatement]:

@@ -94,10 +94,10 @@ class ArrayMappings:
                         self.held[id(owner)].setdefault(symbol.name, ArrayMapping(symbol.name, array.place))
 
     def of(self, unit: ProgramUnit) -> dict[str, ArrayMapping]:
-        """Return the mappings that a unit declares."""
+        """Return how a unit's directives map its arrays (distribution, alignment, shadow edges), by name."""
         return self.held[id(unit)]
 
-    def tasks(self, unit: ProgramUnit) -> dict[str, syntax.Entity]:
+    def find_task_arrays(self, unit: ProgramUnit) -> dict[str, syntax.Entity]:
         """Return the task arrays that a unit declares."""
         return self.task_arrays[id(unit)]
 
@@ -181,12 +181,12 @@ class UnitNames:
         """Calls that stand behind all others of their line."""
 
     def before(self, line: int, place: Position, *texts: str) -> None:
-        """Put calls before a line."""
+        """Insert calls before a line of the source. `place`: the position to report for them."""
         self.used = True
         self.marks.before.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
     def after(self, line: int, place: Position, *texts: str) -> None:
-        """Put calls behind a line."""
+        """Insert calls after a line of the source. `place`: the position to report for them."""
         self.used = True
         self.marks.after.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
@@ -219,27 +219,29 @@ class UnitNames:
         return self.mappings.of(found[0]).get(found[1].name) if found else None
 
     def is_template(self, name: str) -> bool:
-        """Return whether a name is a template: it has no memory."""
+        """Return whether a name is a template, which has no memory."""
         mapping = self.find_mapping(name)
         return mapping is not None and mapping.template is not None
 
-    def base(self, name: str, word: str = "base") -> str:
-        """Return the argument that passes a variable; nothing for a template."""
+    def address_argument(self, name: str, word: str = "base") -> str:
+        """Return Fortran text of the argument that passes a variable's address, such as `, base=a`; "" for a
+        template.
+        """
         return "" if self.is_template(name) else f", {word}={name}"
 
-    def group(self, name: str, place: Position) -> int:
+    def find_group_id(self, name: str, place: Position) -> int:
         """Return the id of a group."""
         return self.numbers.find_or_add_group_id(self.unit, name, place)
 
-    def tasks(self, name: str, place: Position) -> int:
+    def find_task_array_id(self, name: str, place: Position) -> int:
         """Return the id of a task array."""
         return self.numbers.find_or_add_id(self.unit, name, place, "tasks")
 
-    def is_tasks(self, name: str) -> bool:
+    def is_task_array(self, name: str) -> bool:
         """Return whether a name is a task array."""
-        return name in self.mappings.tasks(self.unit)
+        return name in self.mappings.find_task_arrays(self.unit)
 
-    def construct(self, kind: str, sentinel: Sentinel, indices: Sequence[str] = ()) -> int:
-        """Return the id of a directive."""
+    def find_or_add_construct_id(self, kind: str, sentinel: Sentinel, indices: Sequence[str] = ()) -> int:
+        """Return the id of a directive in the source map, which is added if it is new. `kind`: such as "region"."""
         place = sentinel.place
         return self.texts.add_construct(kind, place.file, place.line, place.column, sentinel.said, indices)

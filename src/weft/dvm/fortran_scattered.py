@@ -17,20 +17,20 @@ def render_owner_calls(marks: UnitMarks, name: str, axes: Sequence[Axis], positi
     number = marks.find_data_id(name, position)
     for d, axis in enumerate(axes):
         if axis.kind == "indirect" and axis.argument is not None:
-            yield f"call weft_check_owners({number}, {d}, {axis.argument.text}{marks.base(name)})"
+            yield f"call weft_check_owners({number}, {d}, {axis.argument.text}{marks.address_argument(name)})"
         elif axis.derived is not None:
             target, k, dummy = resolve_derived(marks, axis.derived, position)
-            goal = marks.base(axis.derived.target, "goal")
+            goal = marks.address_argument(axis.derived.target, "goal")
             one = (
                 f"call weft_check_owner_derived({number}, {d}, weft_e, {target}, {k}, int({dummy}, 8)"
-                f"{marks.base(name)}{goal})"
+                f"{marks.address_argument(name)}{goal})"
             )
             yield from render_element_loop(marks, axis.derived, position, one)
 
 
 def resolve_derived(marks: UnitMarks, derived: Derived, position: Position) -> tuple[int, int, str]:
-    """Return what a `derived` distribution refers to: the id of its target array, which dimension of the target has the
-    dummy index (from 0), and the dummy's name.
+    """Return three things about a `derived` distribution: the id of its target array, the number of the target's
+    dimension that has the dummy index (from 0), and the dummy's name.
     """
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:
@@ -43,7 +43,7 @@ def render_element_loop(marks: UnitMarks, derived: Derived, position: Position, 
     over one dimension of the target; in `element_call` the element is the variable `weft_e`.
     """
     target, axis, dummy = resolve_derived(marks, derived, position)
-    where = f"({target}, {axis}{marks.base(derived.target)})"
+    where = f"({target}, {axis}{marks.address_argument(derived.target)})"
     items = "; ".join(render_element_range(item, element_call) for item in derived.expressions)
     yield "call weft_check_io_begin()"
     yield (
@@ -81,15 +81,15 @@ def render_shadow_add(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Sh
     target, axis, dummy = resolve_derived(marks, derived, place)
     beside = find_or_add_edge_id(marks, derived.edges[0], place) if derived.edges else 0
     name = directive.array.name
-    construct = marks.construct("shadow_add", sentinel)
+    construct = marks.find_or_add_construct_id("shadow_add", sentinel)
     yield (
         f"call weft_check_edge_begin({construct}, {find_or_add_edge_id(marks, directive.edge, place)}, "
-        f"{marks.find_data_id(name, place)}, {directive.axis}, {target}, {axis}, {beside}{marks.base(name)}"
-        f"{marks.base(derived.target, 'goal')})"
+        f"{marks.find_data_id(name, place)}, {directive.axis}, {target}, {axis}, {beside}{marks.address_argument(name)}"
+        f"{marks.address_argument(derived.target, 'goal')})"
     )
     yield from render_element_loop(marks, derived, place, f"call weft_check_edge_element(int({dummy}, 8), weft_e)")
     for array in directive.include:
-        yield f"call weft_check_edge_include({marks.find_data_id(array, place)}{marks.base(array)})"
+        yield f"call weft_check_edge_include({marks.find_data_id(array, place)}{marks.address_argument(array)})"
     yield "call weft_check_edge_end()"
 
 
@@ -104,7 +104,7 @@ def render_edge_renewals(
             for edge in width.names:
                 number = marks.find_data_id(name, position)
                 edge_id = find_or_add_edge_id(marks, edge, position)
-                yield f"call weft_check_edge_renew(0, {edge_id}, {number}{marks.base(name)})"
+                yield f"call weft_check_edge_renew(0, {edge_id}, {number}{marks.address_argument(name)})"
 
 
 def render_localize(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Localize) -> str:
@@ -113,8 +113,8 @@ def render_localize(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Loca
     """
     place = directive.place
     return (
-        f"call weft_check_localize({marks.construct('localize', sentinel)}, "
+        f"call weft_check_localize({marks.find_or_add_construct_id('localize', sentinel)}, "
         f"{marks.find_data_id(directive.array, place)}, {marks.find_data_id(directive.target, place)}, "
-        f"{directive.axis or 0}{marks.base(directive.array)}"
-        f"{marks.base(directive.target, 'goal')})"
+        f"{directive.axis or 0}{marks.address_argument(directive.array)}"
+        f"{marks.address_argument(directive.target, 'goal')})"
     )

@@ -35,7 +35,7 @@ def top_level_indices(code: str, characters: str) -> Iterator[int]:
 
 
 def split_top(code: str, sign: str = ",") -> list[str]:
-    """Return the parts between these signs outside of brackets."""
+    """Return the parts of a statement between the signs that are outside of brackets."""
     cuts = [-1, *top_level_indices(code, sign), len(code)]
     return [code[a + 1 : b] for a, b in itertools.pairwise(cuts)]
 

@@ -118,7 +118,7 @@ class FortranProgram:
 
     @property
     def modules(self) -> dict[str, ProgramUnit]:
-        """Return its modules by name."""
+        """Return the program's modules by name."""
         return {unit.name: unit for unit in self.units if unit.kind == "module"}
 
     def is_printable_type(self, type_name: str) -> bool:
@@ -138,7 +138,7 @@ class FortranProgram:
         return None
 
     def owner(self, unit: ProgramUnit, name: str) -> tuple[ProgramUnit, FortranSymbol] | None:
-        """Return the unit that declares a name that is visible here, and the symbol there."""
+        """Return (the unit that declares a name visible here, the name's symbol); None if no unit declares it."""
         return self._find_owner(unit, name, frozenset())
 
     def _find_owner(

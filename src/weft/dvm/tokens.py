@@ -95,29 +95,29 @@ class TokenCursor:
 
     @property
     def word(self) -> Token:
-        """Return the next word."""
+        """Return the next token."""
         return self.words[self.at]
 
     @property
     def text(self) -> str:
-        """Return the next word's text, in lower case where the language does not tell cases apart."""
+        """Return the next token's text, in lower case if the language ignores case."""
         return self.fold(self.word)
 
     @property
     def ended(self) -> bool:
-        """Nothing is left."""
+        """Return whether all tokens have been read."""
         return self.word.kind == "end"
 
     def fold(self, word: Token) -> str:
-        """Return a word's text as it is compared."""
+        """Return a token's text for comparing: in lower case if the language ignores case."""
         return word.text.lower() if self.folded and word.kind in ("name", "logical") else word.text
 
     def peek(self, ahead: int = 1) -> str:
-        """Return the text of a later word."""
+        """Return the text of the token that is `ahead` places after the next one."""
         return self.fold(self.words[min(self.at + ahead, len(self.words) - 1)])
 
     def fail(self, what: str, word: Token | None = None) -> NoReturn:
-        """Complain about a word (the next one)."""
+        """Raise DirectiveError about a token, by default the next one."""
         raise DirectiveError((word or self.word).place, what)
 
     def take(self) -> Token:
@@ -151,11 +151,11 @@ class TokenCursor:
         return self.take()
 
     def take_name_text(self, what: str = "a name") -> str:
-        """Take a name and give its text."""
+        """Return the text of the next token, which must be a name, and move behind it."""
         return self.fold(self.take_name(what))
 
     def finish(self) -> None:
-        """Complain if anything is left."""
+        """Raise DirectiveError if tokens are left."""
         if not self.ended:
             self.fail(f"`{self.word.text}` is where the directive should end")
 
@@ -255,7 +255,7 @@ def join_tokens(taken: Sequence[Token]) -> str:
 
 
 def replace_name(taken: Sequence[Token], at: int, value: str) -> list[Token]:
-    """Return the tokens with the one at `at` replaced by a number."""
+    """Return the tokens with the token at index `at` replaced by the number `value`."""
     was = taken[at]
     return [*taken[:at], Token("number", value, was.place, was.spaced), *taken[at + 1 :]]
 

@@ -66,7 +66,7 @@ def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences
     causes: dict[int, Finding | None] = dict.fromkeys(_ranks_ended_from_outside(trace))
     causes |= {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
     result = Consequences()
-    for one, cause in _collectives_after_finalize(trace, found):
+    for one, cause in _find_collectives_after_finalize(trace, found):
         result.add(one, cause)
     if not causes:
         return result
@@ -76,7 +76,7 @@ def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences
         rank = _find_cause(trace, one, causes, alone) if one.kind in CONSEQUENT and not exhausts else None
         if rank is not None and _may_follow(trace, one, causes[rank]):
             result.add(one, causes[rank])
-    for one, reason in _explained_refusals(found, result):
+    for one, reason in _find_explained_refusals(found, result):
         result.add(one, reason)
     for one in found:
         if one.kind in KINDS.values() and (why := _find_same_error(one, found, result)) is not None:
@@ -112,7 +112,7 @@ def _in_finalize(trace: Trace, end: Finding) -> bool:
     return all((last := find_own_finalize(trace.ranks[rank])) is not None and last.open for rank in end.ranks)
 
 
-def _explained_refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
+def _find_explained_refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
     """Yield (finding, its explanation) for calls that MPI refused with an error. The first finding has only MPI's own
     words; the second says what is wrong with the call."""
     for one in found:
@@ -142,7 +142,7 @@ def _explains_refusal(other: Finding, refused: Finding, how: Refused) -> bool:
     return other.kind == "epoch-misuse" and on_window and set(refused.ranks) <= set(other.ranks)
 
 
-def _collectives_after_finalize(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
+def _find_collectives_after_finalize(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
     """Yield (finding, its cause) where some ranks call a collective after MPI_Finalize: the finding says that others
     lack in the collective, the cause that it is called too late."""
     told = {event: one for one in found if one.kind == "invalid-argument" for event in one.events}

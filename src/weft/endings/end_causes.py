@@ -200,7 +200,7 @@ def find_user_site(ending: Ending) -> CallSite | None:
     return innermost_user_site(ending.stack) or ending.site
 
 
-def callers_of_user_site(ending: Ending) -> tuple[CallSite, ...]:
+def find_callers_of_user_site(ending: Ending) -> tuple[CallSite, ...]:
     """Return the known call sites in the user's code that led to the site of `find_user_site`, innermost first."""
     at = find_user_site(ending)
     stack = [site for site in ending.stack if site.known]

@@ -7,7 +7,7 @@ from typing import Final
 
 from weft.base.words import listed, rank_words
 from weft.deadlock.blocked_ranks import Standstill
-from weft.endings.end_causes import End, How, callers_of_user_site, find_ends, find_user_site
+from weft.endings.end_causes import End, How, find_callers_of_user_site, find_ends, find_user_site
 from weft.endings.wording import describe_end, describe_thread_end
 from weft.evidence import Ended, Frame, Waiting
 from weft.findings import Finding, Site
@@ -31,8 +31,8 @@ def find(trace: Trace) -> list[Finding]:
         return []
     everyone = find_ends(trace)
     scene = RunEnd(trace, everyone)
-    found = [_thread_finding(end, one) for end in everyone for one in end.threads]
-    return sorted(found + [scene.make_finding(group) for group in _group_alike(scene.guilty)], key=_when)
+    found = [_make_thread_finding(end, one) for end in everyone for one in end.threads]
+    return sorted(found + [scene.make_finding(group) for group in _group_equal_ends(scene.guilty)], key=_when)
 
 
 def _when(one: Finding) -> int:
@@ -72,7 +72,7 @@ class RunEnd:
         return frozenset(found)
 
     def make_finding(self, group: list[End]) -> Finding:
-        """Make the finding for ranks that ended alike."""
+        """Return the finding for ranks that ended alike, with the ranks that wait for them."""
         first = group[0]
         ranks = [end.rank.index for end in group]
         message = f"{rank_words(ranks)} {describe_end(first, len(ranks))}"
@@ -93,7 +93,7 @@ class RunEnd:
             message=message,
             ranks=tuple(ranks),
             sites=(
-                *(s for end in group for s in end_sites(end)),
+                *(s for end in group for s in find_end_sites(end)),
                 *dict.fromkeys(describe.finding_site(e) for e in events[:64]),
             ),
             events=tuple(event.id for event in [*_last_events(group), *events]),
@@ -139,7 +139,7 @@ def may_have_moved(trace: Trace) -> bool:
     return trace.run.get("ended") not in ("running", "deadlock", None)
 
 
-def _group_alike(guilty: list[End]) -> list[list[End]]:
+def _group_equal_ends(guilty: list[End]) -> list[list[End]]:
     """Return the ranks that ended in the same way at the same place as groups, the earliest end first."""
     groups: dict[tuple[object, ...], list[End]] = {}
     for end in guilty:
@@ -153,18 +153,18 @@ def _group_alike(guilty: list[End]) -> list[list[End]]:
     return sorted(groups.values(), key=lambda group: min(end.time_ns for end in group))
 
 
-def end_sites(end: End) -> list[Site]:
+def find_end_sites(end: End) -> list[Site]:
     """Return the call site at which a rank ended, as findings hold it; that of its last call if no site of the end is
     known. [] if Weft's own recorder ended the rank."""
     if end.how is How.WEFT:
         return []
     if end.ending is None or (at := find_user_site(end.ending)) is None:
         return [describe.finding_site(event) for event in _last_events([end])]
-    behind = tuple((s.file or "", s.line, s.function or "") for s in callers_of_user_site(end.ending)[:6])
-    return [Site(end.rank.index, _last_function(end), at.file or "", at.line, at.function or "", behind)]
+    behind = tuple((s.file or "", s.line, s.function or "") for s in find_callers_of_user_site(end.ending)[:6])
+    return [Site(end.rank.index, _find_last_function(end), at.file or "", at.line, at.function or "", behind)]
 
 
-def _last_function(end: End) -> str:
+def _find_last_function(end: End) -> str:
     """Return the name of the function or exception in which a rank ended."""
     assert end.ending is not None
     if end.how is How.ABORT:
@@ -202,10 +202,10 @@ def _frames(stack: tuple[CallSite, ...]) -> list[Frame]:
     return [Frame(file=s.file or s.module or "", line=s.line, function=s.function or "") for s in stack]
 
 
-def _thread_finding(end: End, exception: Ending) -> Finding:
+def _make_thread_finding(end: End, exception: Ending) -> Finding:
     """Return the finding for an exception that ended a thread or task of a rank. The rank itself may have gone on."""
     at = find_user_site(exception)
-    behind = tuple((s.file or "", s.line, s.function or "") for s in callers_of_user_site(exception)[:6])
+    behind = tuple((s.file or "", s.line, s.function or "") for s in find_callers_of_user_site(exception)[:6])
     rank = end.rank.index
     who = exception.who if exception.who.startswith(("task ", "a task")) else f"thread {exception.who}"
     return Finding(

@@ -75,7 +75,9 @@ def _describe_wait(ranks: list[int], what: str, reason: Reason, missing: list[in
 def _describe_place(end: End) -> str:
     """Return words for what a rank did when it was ended: `polled iprobe(source=1, tag=5) at a.py:7 in vain for 5.7
     s`, at which line it was outside MPI, or both."""
-    polls = [f"polled {call_words(poll)}{site_suffix(poll)} in vain for {_seconds(poll)}" for poll in _last_polls(end)]
+    polls = [
+        f"polled {call_words(poll)}{site_suffix(poll)} in vain for {_seconds(poll)}" for poll in _find_last_polls(end)
+    ]
     site = find_user_site(end.ending) if end.ending is not None else None
     at = [f"was outside MPI{_at(site)}"] if site is not None and not (polls and is_library_code(site)) else []
     return " and ".join([*at, *polls]) or "made no call of MPI any more"
@@ -85,7 +87,7 @@ def _at(site: CallSite) -> str:
     return f" at {PurePath(site.file).name}:{site.line}" if site.file else ""
 
 
-def _last_polls(end: End) -> list[Event]:
+def _find_last_polls(end: End) -> list[Event]:
     """Return the polls (probes or tests) that the threads of a rank repeated without success when it was ended, at
     most one a thread."""
     rank = end.rank

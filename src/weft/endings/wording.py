@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from weft.base.words import listed, printable, short_function
-from weft.endings.end_causes import End, How, callers_of_user_site, find_own_finalize, find_user_site
+from weft.endings.end_causes import End, How, find_callers_of_user_site, find_own_finalize, find_user_site
 from weft.terms.describe import call_words, site_suffix, task_suffix
 from weft.terms.library_code import is_library_code
 from weft.trace import Ending, EndingKind, Event, ExitKind
@@ -46,7 +46,7 @@ def describe_end(end: End, ranks: int = 1, *, job_failed: bool = False) -> str:
 
 def describe_thread_end(ending: Ending) -> str:
     """Return the same for a thread or task: what follows `thread writer of rank 1`."""
-    return printable(f"ended by {_exception(ending)}{describe_line(ending)}")
+    return printable(f"ended by {_exception(ending)}{describe_end_line(ending)}")
 
 
 def _exception(ending: Ending) -> str:
@@ -56,7 +56,7 @@ def _exception(ending: Ending) -> str:
 
 def _by_exception(end: End) -> str:
     assert end.ending is not None
-    return f"ended by {_exception(end.ending)}{describe_line(end.ending)}"
+    return f"ended by {_exception(end.ending)}{describe_end_line(end.ending)}"
 
 
 def _describe_crash(end: End) -> str:
@@ -66,8 +66,8 @@ def _describe_crash(end: End) -> str:
     if ending.code == signal.SIGABRT:
         failed = _ASSERTION.search(ending.text)
         said = f"assertion `{failed[1]}' failed" if failed else first_line(ending.text) or "it called abort()"
-        return f"crashed by {signal_name(ending.code)}: {said}{describe_line(ending)}"
-    return f"crashed by {_describe_fault(ending)},{describe_line(ending) or ' at an unknown line'}"
+        return f"crashed by {signal_name(ending.code)}: {said}{describe_end_line(ending)}"
+    return f"crashed by {_describe_fault(ending)},{describe_end_line(ending) or ' at an unknown line'}"
 
 
 def _describe_fault(ending: Ending) -> str:
@@ -103,15 +103,14 @@ def _describe_error_of_weft(end: End) -> str:
 def _by_abort(end: End) -> str:
     if end.ending is None:
         return "called MPI_Abort" + _describe_last_call(end)
-    return f"called MPI_Abort(errorcode={end.ending.code}){describe_line(end.ending)}"
+    return f"called MPI_Abort(errorcode={end.ending.code}){describe_end_line(end.ending)}"
 
 
 def _describe_mpi_error(end: End) -> str:
     """Return the words for an error inside MPI: the call, its line, and the reason that MPI gives."""
     if end.ending is not None and end.ending.kind is EndingKind.NOT_INITIALISED:
-        return (
-            f"was ended by MPI inside {end.ending.name}{describe_line(end.ending)}, called before MPI was initialised"
-        )
+        where = describe_end_line(end.ending)
+        return f"was ended by MPI inside {end.ending.name}{where}, called before MPI was initialised"
     last = find_own_finalize(end.rank)
     if last is not None and last.error:
         return f"came to an error in {call_words(last)}{site_suffix(last)} (class {last.error})"
@@ -135,7 +134,7 @@ def _describe_exit(end: End) -> str:
     if ending is None:
         return f"ended without {end.rank.trace.system.last}{_describe_last_call(end)}"
     finalized = ending.how is ExitKind.PYTHON
-    return f"{describe_exit_call(ending)}{describe_line(ending)}" + (
+    return f"{describe_exit_call(ending)}{describe_end_line(ending)}" + (
         "" if finalized else f", without {end.rank.trace.system.last}"
     )
 
@@ -238,7 +237,7 @@ def first_line(text: str) -> str:
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
 
 
-def describe_line(ending: Ending) -> str:
+def describe_end_line(ending: Ending) -> str:
     """Return ` at exc.py:4 in work (called at exc.py:6)`; empty if no line is known."""
     site = find_user_site(ending)
     if site is None:
@@ -261,7 +260,7 @@ def _at(site: CallSite) -> str:
 
 
 def _called(ending: Ending) -> str:
-    behind = callers_of_user_site(ending)[:1]
+    behind = find_callers_of_user_site(ending)[:1]
     return f" (called at {_short(behind[0])})" if behind else ""
 
 

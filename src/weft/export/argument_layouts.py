@@ -43,7 +43,7 @@ class TextNumbers:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Return the number of a text."""
+        """Return the number of a text, which is added if it is new."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     def table(self) -> TextTable:
@@ -107,7 +107,9 @@ class ArgumentLayouts:
         return self.words.number(f"{json.dumps(name)}: " if self._json else f"{escaped(name)} ")
 
     def object_prefix(self, cls: str) -> int:
-        """Return the number of the text before the number of an object of class `cls` that has no name."""
+        """Return the number of the text that stands before an object's number if the object has no name. `cls`: its
+        class.
+        """
         return self.words.number(f'"{cls.lower()} ' if self._json else "#")
 
 

@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 
 def encode_ids(values: NDArray[Any]) -> tuple[list[int], Ints]:
-    """Return the distinct values of a column of ids, and for each row the index of its value."""
+    """Return the different values of a column of ids, and for each row the index of its value among them."""
     ids = sorted_distinct(values)
     return ids.tolist(), indices_in(ids, values).astype(np.int64)
 
@@ -64,7 +64,7 @@ class SlotTables:
 
 @cache
 def slot_tables(functions: FunctionTable) -> SlotTables:
-    """Return the tables of a run's functions, made once."""
+    """Return tables that say which fields of a call's record each function uses. They are made once for a run."""
     return SlotTables(functions)
 
 
@@ -146,17 +146,19 @@ class Block:
 
     @cached_property
     def calls(self) -> Ints:
-        """Return how many calls the event stands for: failed polls or equal local calls in a row, else 1."""
+        """Return how many calls each event stands for: failed polls, or equal local calls in a row. For all others it
+        is 1.
+        """
         folds = self.failed_polls | slot_tables(self.rank.trace.functions).folded[self.function]
         return np.where(folds, np.maximum(self.count, 1), 1)
 
     def encode_column(self, column: str) -> tuple[list[int], Ints]:
-        """Return the distinct ids in a column, and for each event the index of its id."""
+        """Return the different ids in a column, and for each event the index of its id among them."""
         return encode_ids(np.ascontiguousarray(self.events[column]))
 
     @cached_property
     def comm(self) -> NDArray[np.uint32]:
-        """Return the rank's own ids of the communicators, also those of windows and files; 0 for none."""
+        """Return the communicator of each call, or of its window or file, as the rank's own id; 0 if it has none."""
         return comm_ids(self.rank, self.events)
 
     @cached_property

@@ -40,7 +40,7 @@ class CallTable:
         self.widths = dict(zip(self.heads, [*(min(width, _WIDEST) for width in widths[:-1]), 0], strict=True))
 
     def align_cells(self, event: Event) -> list[str]:
-        """Return a call as cells that have the widths of the columns."""
+        """Return the cells of a call, padded to the widths of their columns."""
         return [self.align_cell(*cell) for cell in zip(self.heads, call_cells(event, self.threaded), strict=True)]
 
     def header_cells(self) -> list[str]:

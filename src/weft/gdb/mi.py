@@ -77,7 +77,7 @@ def require_one_line(command: str) -> str:
     return command
 
 
-Called = Callable[[str, int, int], dict[str, Any]]
+Evaluator = Callable[[str, int, int], dict[str, Any]]
 """Evaluates an expression: its text, gdb's number of the thread, the frame's."""
 
 
@@ -178,19 +178,21 @@ class Mi:
             self.read_messages(0.05)
         return said
 
-    def value(self, expression: str, thread: int, level: int, form: str = "", call: Called | None = None) -> str:
+    def value(
+        self, expression: str, thread: int, level: int, gdb_format: str = "", evaluator: Evaluator | None = None
+    ) -> str:
         """Return the value of an expression in a frame as gdb prints it, in the frame's language. For a reference,
         return the value that it refers to.
 
-        `level`: the frame's number. `form`: a format letter of gdb, empty for none. `call`: evaluates the expression
-        instead of `evaluate_with_calls`.
+        `level`: the frame's number. `gdb_format`: a format letter of gdb, empty for none. `evaluator`: evaluates the
+        expression instead of `evaluate_with_calls`.
         """
         where = f"--thread {thread} --frame {level}"
-        if form:
+        if gdb_format:
             return strip_reference(
-                self.console_output(f"-interpreter-exec {where} console {quoted(f'output/{form} {expression}')}")
+                self.console_output(f"-interpreter-exec {where} console {quoted(f'output/{gdb_format} {expression}')}")
             )
-        value = str((call or self.evaluate_with_calls)(expression, thread, level).get("value", ""))
+        value = str((evaluator or self.evaluate_with_calls)(expression, thread, level).get("value", ""))
         if re.fullmatch(r"@0x[0-9a-f]+", value):  # of a reference it says the address alone
             value = self.console_output(f"-interpreter-exec {where} console {quoted(f'output {expression}')}")
         return strip_reference(value)

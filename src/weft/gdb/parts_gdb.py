@@ -129,11 +129,12 @@ def parts_by_printer(printer: Any) -> Parts:
     return rows
 
 
-def structure_members(value: Any, kind: Any, expression: str, separator: str) -> Iterator[Row]:
+def structure_members(value: Any, value_type: Any, expression: str, separator: str) -> Iterator[Row]:
     """Yield (name, value, expression) for the members of a structure. Members of its base classes and of unnamed
-    members count as its own.
+    members count as its own. `expression`: of the structure; `separator`: what stands between it and a member, `.` or
+    Fortran's `%`.
     """
-    for field in kind.fields():
+    for field in value_type.fields():
         if field.is_base_class or not field.name:
             yield from structure_members(value[field], field.type.strip_typedefs(), expression, separator)
         elif not field.artificial:
@@ -144,15 +145,15 @@ def structure_members(value: Any, kind: Any, expression: str, separator: str) ->
             )
 
 
-def array_elements(value: Any, kind: Any, expression: str) -> Parts:
+def array_elements(value: Any, value_type: Any, expression: str) -> Parts:
     """Return the elements of an array as parts. For a Fortran array of several dimensions, these are the sections along
-    the last dimension. `kind`: the type of the array; `expression`: of the array.
+    the last dimension. `expression`: of the array.
     """
     rows, of_fortran = Parts(), is_fortran_frame()
     rows.indexed = True
-    first, last = kind.range()
+    first, last = value_type.range()
     inner = 0
-    element = kind.target().strip_typedefs()
+    element = value_type.target().strip_typedefs()
     while of_fortran and element.code == gdb.TYPE_CODE_ARRAY:
         inner, element = inner + 1, element.target().strip_typedefs()
     for i in range(first, min(last, first + 10 * MANY) + 1):
@@ -161,11 +162,11 @@ def array_elements(value: Any, kind: Any, expression: str) -> Parts:
     return rows
 
 
-def pointer_target(value: Any, kind: Any, expression: str) -> Iterator[Row]:
+def pointer_target(value: Any, value_type: Any, expression: str) -> Iterator[Row]:
     """Yield (name, value, expression) for what a pointer points to; for a C structure, for each of its members. Nothing
     for a null pointer, and for text and functions, which gdb shows with the pointer.
     """
-    to = kind.target().strip_typedefs()
+    to = value_type.target().strip_typedefs()
     if to.code in (gdb.TYPE_CODE_VOID, gdb.TYPE_CODE_FUNC) or to.sizeof == 1 or int(value) == 0:
         return
     there = value.dereference()

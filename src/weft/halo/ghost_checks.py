@@ -113,7 +113,7 @@ class _RankChecker:
             use = self.story.uses[done.use]
             for k, (read, (_, look, _)) in enumerate(zip(use.reads, done.reads, strict=True)):
                 for wrong in self._find_wrong(use, read, k, done):
-                    yield from self._explain(wrong, look)
+                    yield from self._explain_wrong_ghosts(wrong, look)
             if use.what == "store":
                 self.stores[use.part].append((use, number))
         for part in self._find_parts_without_uses():
@@ -197,10 +197,12 @@ class _RankChecker:
             self.paces[key] = self._compute_border_progress(self.story.uses[use], use, read_index, owner)
         return self.paces[key]
 
-    def _compute_border_progress(self, use: Use, number: int, k: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
+    def _compute_border_progress(
+        self, use: Use, use_number: int, read_index: int, owner: int
+    ) -> list[tuple[Ints, BorderProgress]]:
         """Return a read's ghosts in groups, each with the progress (the uses that stored) of owner and reader at their
         common border. In a group all ghosts lie where the same uses store. Empty if the progress cannot be computed."""
-        read, ghosts = use.reads[k], self.cached[number, k]
+        read, ghosts = use.reads[read_index], self.cached[use_number, read_index]
         source, target = self.judge.find_part(self.rank, read.part), self.judge.find_part(self.rank, use.part)
         if use.what != "store" or source is None or target is None or source.of.size != target.of.size:
             return []
@@ -224,7 +226,7 @@ class _RankChecker:
         part = field.parts[owner].of.number
         return self.judge.stories[owner].owned[part], part
 
-    def _explain(self, wrong: WrongGhosts, look_count: int) -> Iterator[Finding]:
+    def _explain_wrong_ghosts(self, wrong: WrongGhosts, look_count: int) -> Iterator[Finding]:
         """Yield the finding for wrong ghosts, by the first explanation that fits; nothing if their source line was
         reported before. `look_count`: how often the ghosts' values were recorded up to the use."""
         key = (wrong.use.at, wrong.read, wrong.owner)

@@ -172,10 +172,11 @@ def _make_finding(
     kind: str, case: GhostCase, explanation: str, other_sites: list[Site], *, changed: Sequence[int] | None = None,
     from_: Sequence[int | list[int]] | None = None, is_certain: bool = True,
 ) -> Finding:  # fmt: skip
-    """Return a finding of a kind about a ghost that did not have its owner's value, with an explanation.
+    """Return a finding of a kind about a ghost cell that did not have its owner's value.
 
-    `is_certain`: whether it is proven that the reader should have had the owner's value. For compiled code it is not
-    proven: a ghost that was loaded before a cell was stored may have been multiplied by 0.
+    `explanation`: words for what happened, which the message contains. `is_certain`: whether it is proven that the
+    reader should have had the owner's value. That is not proven for compiled code: it may have multiplied the ghost by
+    0.
     """
     wrong, source = case.wrong, case.source
     read, ghost = wrong.read, int(wrong.ghosts[case.k])

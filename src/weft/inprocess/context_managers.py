@@ -20,8 +20,8 @@ def find_entered_managers(coroutine: object, depth: int = 4) -> Iterator[object]
     """Yield the context managers that a suspended coroutine has entered. They are found by their exit methods, which
     Python keeps on the coroutine's stack.
 
-    `depth`: a manager made by `contextlib.contextmanager` is a generator, which is searched too; up to so many inside
-    one another.
+    `depth`: a manager made by `contextlib.contextmanager` is a generator, which may have entered managers itself; so
+    many of these generators are searched, one inside the other.
     """
     found = list(_managers_on_stack(coroutine, depth))
     yield from found[:-1] if found and _is_waiting_for_aenter(coroutine) else found

@@ -114,10 +114,12 @@ def find_blocked_loops(loops: list[Any], stacks: dict[int, list[FrameType]], asl
     return found
 
 
-def _describe_blocked_loop(loop: Any, inside: list[FrameType], seconds: float) -> dict[str, Any]:
-    """Return the row of a blocked loop. `inside`: the frames of the callback that it runs, innermost first."""
+def _describe_blocked_loop(loop: Any, callback_frames: list[FrameType], seconds: float) -> dict[str, Any]:
+    """Return the row of a blocked loop. `callback_frames`: the frames of the callback that it runs, innermost first;
+    `seconds`: for how long it has run.
+    """
     task: Task | None = asyncio.current_task(loop)
-    own, library = find_own_frame_and_library_call(inside)
+    own, library = find_own_frame_and_library_call(callback_frames)
     timers = [handle for handle in list(loop._scheduled) if not handle.cancelled()]
     return {
         "seconds": seconds, "task": birth(task).id if task is not None else None, "at": frame_site(own),

@@ -38,13 +38,13 @@ _CLOSED_MODULES = ("asyncio.", "_asyncio", "uvloop", "selectors", "_contextvars"
 
 
 def find_pool_holders(
-    frames: list[FrameType], others: dict[int, list[FrameType]]
+    frames: list[FrameType], frames_by_task: dict[int, list[FrameType]]
 ) -> tuple[object, dict[int, tuple[FrameType, str, object]]] | None:
     """Return (the library's object, such as a pool of connections, for which a task waits; the other tasks that hold a
     part of it, such as a connection). None if no task holds a part.
 
     The second part: task number -> (frame, name of the variable, the part). `frames`: of the waiting task, outermost
-    first; `others`: the frames of the other tasks, by number.
+    first; `frames_by_task`: the frames of the other tasks, by number.
     """
     inner = frames[_own_depth(frames) + 1 :]
     owners = [thing for frame in reversed(inner) if (thing := _library_object(frame)) is not None]
@@ -57,7 +57,7 @@ def find_pool_holders(
         seen = set(shared)
         found = {
             number: holder
-            for number, line in others.items()
+            for number, line in frames_by_task.items()
             if not any(_library_object(frame) is owner and _is_waiting_alike(frame, frames) for frame in line)
             and (holder := _find_variable_leading_to_part(line, parts, seen)) is not None
         }

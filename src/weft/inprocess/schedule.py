@@ -307,16 +307,16 @@ class Schedule:
         aside += [one for one in waiting if one not in aside]
         return False
 
-    def _take_turns(self, turns: RecordedTurns, wanted: list[Any]) -> list[Any]:
-        """Remove the handles whose turn it is from `wanted`, and return them. If the run no longer follows its record,
+    def _take_turns(self, turns: RecordedTurns, handles: list[Any]) -> list[Any]:
+        """Remove the handles whose turn it is from `handles`, and return them. If the run no longer follows its record,
         report that, and return all handles.
         """
-        free = turns.take_due_handles(wanted)
-        if wanted and turns.is_lost:
+        free = turns.take_due_handles(handles)
+        if handles and turns.is_lost:
             expected, at = turns.names[turns.position], turns.position
             self._turns = None
-            free += wanted
-            wanted.clear()
+            free += handles
+            handles.clear()
             self._on_divergence(
                 f"the run has left its record: step {at + 1} was of the task {expected}, which does not come"
             )

@@ -64,13 +64,13 @@ class ThreadCallback:
         """
         has_value = name in ("PY_RETURN", "PY_YIELD")
 
-        def call_in_thread(_: CodeType, *told: Any) -> None:
+        def call_in_thread(_: CodeType, *event_arguments: Any) -> None:
             """Call the callback if this is the thread in which it is to be called, and stop listening."""
             if self._tool is not None and _thread.get_ident() == self._thread:
                 tool, self._tool = self._tool, None
                 _MONITORING.set_events(tool, 0)
                 _MONITORING.free_tool_id(tool)
-                self._call_at_event(sys._getframe(1), event, told[-1] if has_value else None)
+                self._call_at_event(sys._getframe(1), event, event_arguments[-1] if has_value else None)
 
         return call_in_thread
 

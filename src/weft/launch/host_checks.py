@@ -77,7 +77,7 @@ class TrialLauncher:
     family: Family
     library: MPILibrary
 
-    def command(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
+    def make_trial_command(self, hosts: Sequence[str], facts: Mapping[str, object]) -> list[str]:
         """Return the command that starts one process of the trial on each host. `facts`: what the processes have to
         do, passed as JSON."""
         names, count = ",".join(hosts), str(len(hosts))
@@ -114,7 +114,7 @@ class TrialJob:
         self._until = time.monotonic() + self.limit
         self._mark = os.urandom(8).hex()
         self._process = subprocess.Popen(
-            how.command(hosts, facts), stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT,
+            how.make_trial_command(hosts, facts), stdin=subprocess.DEVNULL, stdout=self._out, stderr=subprocess.STDOUT,
             env={**os.environ, **consent, **more, TRIAL: self._mark}, start_new_session=True,
         )  # fmt: skip
         self.late = False
@@ -258,7 +258,8 @@ def check_each_host(launcher: TrialLauncher, hosts: Sequence[str]) -> tuple[list
 
 
 def check_host(launcher: TrialLauncher, host: str, trial: TrialJob) -> SystemCheck:
-    """Judge the trial of one host: whether it starts a process, and whether that process reaches this host by TCP."""
+    """Return the check of one host, judged by its trial: whether a process starts there, and whether that process
+    reaches this host by TCP."""
     name = f"host {host}"
     if not trial.process_locations:
         return SystemCheck(name, "failed",

@@ -29,7 +29,7 @@ HANDLES: Final = {
 """MPI_COMM_WORLD, MPI_BYTE and MPI_STATUS_IGNORE, by ABI; those of Open MPI are objects of its library."""
 
 
-def mpi_handles(library: ctypes.CDLL, abi: str) -> tuple[Any, Any, Any]:
+def make_mpi_constants(library: ctypes.CDLL, abi: str) -> tuple[Any, Any, Any]:
     """Return MPI_COMM_WORLD, MPI_BYTE and MPI_STATUS_IGNORE for an ABI."""
     if abi in HANDLES:
         return HANDLES[abi]
@@ -53,7 +53,7 @@ def find_reachable_address(addresses: list[str], port: int) -> str | None:
 def run_trial_exchange(library: ctypes.CDLL, abi: str) -> tuple[int, int]:
     """Send and receive messages among all ranks of a trial, and return (this rank, number of ranks). MPI aborts on
     errors; SystemExit if a message has other bytes than were sent."""
-    comm, byte, ignored = mpi_handles(library, abi)
+    comm, byte, ignored = make_mpi_constants(library, abi)
     rank, size = ctypes.c_int(), ctypes.c_int()
     library.MPI_Init(None, None)
     library.MPI_Comm_rank(comm, ctypes.byref(rank))

@@ -21,7 +21,7 @@ MAX_FILES: Final = 64
 
 
 def describe_program_files(command: Sequence[str]) -> dict[str, Any]:
-    """Return run.json's facts about the files that a command names.
+    """Return run.json's facts about the files that a command names; a fact is missing if there is nothing to say.
 
     `resolved`: the command with its programs by full path, if PATH decided which they are. `files`: path, size, time
     of change and checksum of the programs, and of the arguments that name files.

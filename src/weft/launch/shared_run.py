@@ -137,9 +137,10 @@ class SharedRun:
         """Bring the records into the run before they are reported; `kill`: end ranks that still run."""
 
     def report(self, *, ending: bool = True) -> bool:
-        """Report the run now, unless another task has: ending a rank, which comes next, may end this task, too.
+        """Report the run now, before this task's rank is ended, as that may end this task, too. Return whether this
+        task reported; False if another task has.
 
-        `ending`: whether the other tasks must end their ranks then. Returns whether this task reported.
+        `ending`: whether the other tasks must end their ranks then.
         """
         if self.reporting is None or not self._claim_report():
             return False
@@ -154,9 +155,10 @@ class SharedRun:
     # At the end
 
     def announce_end(self, process: JobProcess, ended: str | None) -> bool:
-        """Write down how this task ended, wait until it may end, and return whether it must report.
+        """Write down how this task ended, and wait until it may end. Return whether this task must report the run; it
+        then ends with the status of the whole run.
 
-        The task that reports ends with the status of the whole run. `ended`: how Weft ended the rank, if it did.
+        `ended`: how Weft ended the rank, None if it did not.
         """
         try:
             self._add_end(f"{self.step.rank} {process.status or 0} {os.getpid()}")
@@ -183,8 +185,8 @@ class SharedRun:
 
     @property
     def is_last_to_end(self) -> bool:
-        """Return whether this task ends last of the tasks that Weft ends, and so gives the job its status. True for the
-        task that has reported, and for every task if the launcher is not MPICH's mpiexec.
+        """Return whether this task ends after all others that Weft ends, so that its status becomes that of the job.
+        True for the task that has reported, and for every task if the launcher is not MPICH's mpiexec.
 
         MPICH's mpiexec kills all tasks once a task fails, and exits with the status of the killed tasks. Under mpiexec
         the other tasks therefore end first, and with status 0.
@@ -275,9 +277,8 @@ class SharedRun:
         return [(int(line[0]), int(line[1]), int(line[2])) for line in lines if len(line) == 3]
 
     def _claim_report(self) -> bool:
-        """Make this task the one that reports the run, and return True. Return False if a task has claimed the report
-        before.
-        """
+        """Return True if this task is now the one that reports the run, False if another task has claimed that
+        before."""
         try:
             os.close(os.open(self.folder / "reports", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC))
         except OSError:
@@ -323,7 +324,7 @@ def is_sibling_task(pid: int) -> bool:
 def create_or_join_run(
     step: JobStep, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None]
 ) -> SharedRun:
-    """Join the run of the step at `path`, or create it if this task comes first.
+    """Join the run of the job step at `path`, or create it if this task comes first, and return it.
 
     `facts`: the first facts of run.json. `describe`: completes a new run, for example with its table of functions.
     Raises UsageError if another run is at `path`.
@@ -410,7 +411,8 @@ def choose_folder(step: JobStep, name: str) -> Path:
 
 
 def make_own_folder(path: Path) -> Path:
-    """Make a folder or use the one that this user made before. Raises OSError if it belongs to another user."""
+    """Make a folder, or take the one that this user made before, and return its path. Raises OSError if it belongs to
+    another user."""
     path.mkdir(exist_ok=True)
     status = path.lstat()
     if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
@@ -430,7 +432,8 @@ def read_known_steps(file: IO[bytes]) -> dict[str, str]:
 
 @contextmanager
 def open_locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[IO[bytes]]:
-    """Open a file of this user's and hold a lock on it, so that no other task reads or writes it meanwhile."""
+    """In a `with` block, open a file of this user and hold a lock on it, so that no other task reads or writes it
+    meanwhile."""
     descriptor = open_own(path, flags, 0o644)
     with os.fdopen(descriptor, "r+b") as file:
         try:

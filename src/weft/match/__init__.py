@@ -54,15 +54,15 @@ class Match:
         return np.flatnonzero(self.recvs.partner == NONE).astype(np.uint32)
 
     def sends_of(self, event: EventId) -> list[int]:
-        """Return the rows of the sends that an event posted (none, one, or as many as Startall started)."""
+        """Return the rows of the sends that an event started: none, one, or as many as MPI_Startall started."""
         return _find_rows(self.sends, event)
 
     def receives_of(self, event: EventId) -> list[int]:
-        """Return the rows of the receives that an event posted."""
+        """Return the rows of the receives that an event started."""
         return _find_rows(self.recvs, event)
 
     def collective_of(self, event: EventId) -> int | None:
-        """Return the instance of the collective that an event takes part in, None for no collective."""
+        """Return the number of the collective in which an event takes part; None if it is in none."""
         rows = _find_rows(self.collectives, event)
         return int(self.collectives.instance[rows[0]]) if rows else None
 

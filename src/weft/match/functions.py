@@ -49,14 +49,14 @@ _WAITS: Final = {Many.ONE: Op.WAIT, Many.ALL: Op.WAITALL, Many.ANY: Op.WAITANY, 
 
 
 def classify(name: str) -> tuple[Op, Spec]:
-    """Return what the function of this name does, large-count form or not."""
+    """Return what a function does and its flags. `name`: with `MPI_`, in the large-count form or not."""
     return _classify_base_name(base_name(name))
 
 
 @cache
 def _classify_base_name(name: str) -> tuple[Op, Spec]:
-    """Return what a function does (send, receive, collective and so on) and its flags. `name`: without `MPI_`
-    and `_c`.
+    """Return a function's operation (send, receive, collective and so on) and its flags. `name`: without `MPI_` and
+    `_c`.
     """
     found = meaning.all_meanings().get(name)
     op = Op.NONE if found is None or found.act not in _MATTERS else _operation_of(found)
@@ -69,7 +69,9 @@ def _classify_base_name(name: str) -> tuple[Op, Spec]:
 
 
 def _operation_of(meaning_row: Meaning) -> Op:
-    """Return what a function does (send, receive, collective and so on), from its row in the table of meanings."""
+    """Return the operation of a function (send, receive, collective and so on), from its row in the table of
+    meanings.
+    """
     if meaning_row.act is Act.COLLECTIVE:
         op = _COLLECTIVES.get(meaning_row.over)
     elif meaning_row.act is Act.COMPLETE:
@@ -138,7 +140,7 @@ _ASKS: Final = meaning.functions_with(
 
 
 def asks_what_came(function: Function) -> bool:
-    """Return whether a function says which requests or messages are there by now, which timing decides."""
+    """Return whether a function tells which requests or messages have arrived by now. Timing decides its result."""
     return base_name(function.name) in _ASKS
 
 

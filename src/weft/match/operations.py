@@ -48,7 +48,7 @@ class _Rows:
         return slice(int(self.first[rank]), int(self.first[rank + 1]))
 
     def rows_of_ranks(self, share: range) -> slice:
-        """Return the rows of consecutive ranks."""
+        """Return the rows of consecutive ranks. `share`: the range of rank indices."""
         return slice(int(self.first[share.start]), int(self.first[share.stop]))
 
     def rank_of(self, row: int) -> int:
@@ -56,12 +56,12 @@ class _Rows:
         return int(np.searchsorted(self.first, np.uint64(row), side="right")) - 1
 
     def ranks(self) -> I32:
-        """Return the rank index of every row, computed at each call."""
+        """Return the rank index of each row. It is computed at each call."""
         counts = np.diff(self.first).astype(np.int64)
         return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
     def id(self, row: int) -> EventId:
-        """Return the event that posted the row: (rank index, event index)."""
+        """Return the event that started the operation in a row: (rank index, event index)."""
         return EventId(self.rank_of(row), int(self.event[row]))
 
 
@@ -122,7 +122,7 @@ class Instances:
         return len(self.comm)
 
     def parts(self, instance: int) -> U32:
-        """Return the rows of Collectives in this instance."""
+        """Return the rows of the calls that make one collective. `instance`: its number."""
         return self.rows[int(self.first[instance]) : int(self.first[instance + 1])]
 
 

@@ -43,7 +43,7 @@ class Channel(NamedTuple):
 
 
 def dropped_operations(trace: Trace) -> DroppedOperations | None:
-    """Return what the dropped calls of a run did, None for a run that is whole."""
+    """Return the messages and collectives of a run's dropped calls; None if no calls were dropped."""
     suffix = trace.suffix
     return None if suffix is None else suffix.derive_once(DroppedOperations, lambda: DroppedOperations(trace, suffix))
 
@@ -74,7 +74,9 @@ class DroppedOperations:
         return self._count_sorts(rank, comm, is_collective, lambda error: (error < 1) | (error > _REFUSED))
 
     def count_calls(self, rank: Rank, comm: Communicator, functions: Mask) -> int | None:
-        """Count a rank's successful calls of `functions` (a mask by id) on a communicator; None as above."""
+        """Return how many of a rank's dropped calls on a communicator succeeded and call one of `functions` (a mask by
+        id). None if some were not counted by sort.
+        """
         return self._count_sorts(rank, comm, functions, lambda error: error == 0)
 
     def _count_sorts(

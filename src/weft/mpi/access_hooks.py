@@ -105,7 +105,9 @@ def _hook_statements(f: Function) -> Iterator[str]:
 
 
 def _one_sided_statements(f: Function, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register the buffers of a one-sided operation with the recorder."""
+    """Yield C statements that register the buffers of a one-sided operation with the recorder. `names`: its
+    parameters.
+    """
     fetches = re.fullmatch(r"MPI_R?get(_c)?", f.name, re.IGNORECASE)
     guard = "if (target_rank != MPI_PROC_NULL) " if "op" not in names or "result_addr" not in names else (
         "if (target_rank != MPI_PROC_NULL && op != MPI_NO_OP) ")  # fmt: skip
@@ -123,7 +125,9 @@ def _render_part(buffer: str, count: str, kind: str, *, written: bool) -> str:
 
 
 def _request_buffer_statements(f: Function, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register the buffers of a call that makes a request."""
+    """Yield C statements that register the buffers of a call that makes a request with the recorder. `names`: its
+    parameters.
+    """
     found, transfer = _REQUESTS.fullmatch(f.name), _TRANSFERS.fullmatch(f.name)
     if transfer:
         yield _render_part("buf", "count", "datatype", written=transfer[1] == "read")
@@ -138,7 +142,9 @@ def _request_buffer_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _blocking_statements(f: Function, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register the buffers of a blocking send, receive or collective."""
+    """Yield C statements that register the buffers of a blocking send, receive or collective with the recorder; none
+    for other calls. `names`: its parameters.
+    """
     if re.fullmatch(r"MPI_((b|s|r)?send|recv|sendrecv(_replace)?|mrecv)(_c)?", f.name, re.IGNORECASE):
         yield from _message_statements(f, names)
     elif (base := f.name.removeprefix("MPI_").removesuffix("_c").lower()) in _COLLECTIVES:
@@ -146,7 +152,7 @@ def _blocking_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _message_statements(f: Function, names: set[str]) -> Iterator[str]:
-    """Yield C statements that register the buffers of a send or receive."""
+    """Yield C statements that register the buffers of a send or receive with the recorder. `names`: its parameters."""
     if "sendbuf" in names:
         yield f"if (dest != MPI_PROC_NULL) {_render_part('sendbuf', 'sendcount', 'sendtype', written=False)}"
         yield f"if (source != MPI_PROC_NULL) {_render_part('recvbuf', 'recvcount', 'recvtype', written=True)}"

@@ -72,7 +72,7 @@ def find_unexplained(exported: Iterable[str]) -> list[str]:
 
 
 def _render_row(function: Function) -> str:
-    """Return the row of one function in the table, in Markdown."""
+    """Return a function's row in the table of all functions, in Markdown."""
     if function.passed_through:
         return f"| `{function.name}` | passed through: {function.passed_through} | | | |"
     slot = [f"{_TITLES[p.place]}: {p.name}" for p in function.parameters if p.place in _TITLES]

@@ -242,8 +242,9 @@ def forward_call(f: Function, table: str) -> str:
 
 
 def call_expression(f: Function, replace: dict[str, str], table: str = "weft_next") -> str:
-    """Return the C call of the function in a table of pointers. `replace`: C expressions for some
-    parameters, by name."""
+    """Return the C expression that calls the function through a table of pointers. `replace`: by parameter the C
+    expression to pass instead. `table`: the name of the table in C.
+    """
     types = ", ".join(_type_without_name(p) for p in f.parameters) or "void"
     arguments = ", ".join(replace.get(p.name, p.name) for p in f.parameters)
     return f"(({f.result} (*)({types})){table}[K_{f.name}])({arguments})"

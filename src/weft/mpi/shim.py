@@ -194,7 +194,7 @@ def _fortran_entries(path: Path, symbols: set[str]) -> tuple[str, ...]:
 
 
 def _read_sources() -> dict[str, bytes]:
-    """Return the recorder's own sources by their path."""
+    """Return the recorder's own sources: path → content."""
     weft = files("weft")
     found = {name: weft.joinpath("native", name).read_bytes() for name in ("format.h", "record.h", "record.c")}
     found["recorder/xxhash.h"] = weft.joinpath("third_party/xxhash.h").read_bytes()

@@ -250,7 +250,9 @@ def _slot_field(p: Parameter, replaces: bool) -> str:
 
 
 def _make_function(number: int, name: str, result: str, parameters: list[Parameter]) -> Function:
-    """Make a function, with a place for each of its parameters."""
+    """Make a function, and choose for each of its parameters the place in the record. `number`: its id. `result`: its C
+    result type.
+    """
     placed = [
         Parameter(p.name, p.declaration, p.kind, p.direction, p.length, p.root_only, p.type, place)
         for p, place in zip(parameters, _assign_places(name, parameters), strict=True)

@@ -186,7 +186,7 @@ class Compiler:
                     owned = {numbers[name]: uses for name, uses in self._loop[-1][2].items() if name in numbers}
                     kernel.loop.set_owned_arguments(owned, numbers)
             if module.asks_for_thread:
-                kernel.loop.by_thread()
+                kernel.loop.note_asks_for_thread()
             kernel.loop.scheduled |= SCHEDULED in module.text
             module.text = ""  # nobody needs it any more
         return result

@@ -98,12 +98,12 @@ class Loop:
 
     @property
     def address(self) -> int:
-        """Return where it lies."""
+        """Return the address of the loop's description for the runtime."""
         return ctypes.addressof(self._memory)
 
     @property
     def checked(self) -> bool:
-        """Return whether its iterations are the user's."""
+        """Return whether the user wrote the loop, so that its iterations are checked."""
         return bool(self._head.checked)
 
     def set_places(self, sites: Sequence[int]) -> None:
@@ -172,12 +172,12 @@ class Loop:
                 one.stored = number in stored_arguments
 
     @property
-    def asks(self) -> bool:
-        """Return whether its body asks for its thread or its schedule, so that results may depend on them."""
+    def depends_on_threads(self) -> bool:
+        """Return whether the loop's body asks for its thread or its schedule, so that results may depend on them."""
         return bool(self._head.by_thread) or self.scheduled
 
-    def by_thread(self) -> None:
-        """Its body asks for the number of its thread."""
+    def note_asks_for_thread(self) -> None:
+        """Note that the loop's body asks for the number of its thread."""
         self._head.by_thread = 1
 
 
@@ -225,32 +225,32 @@ class Runtime:
             },
         }
 
-    def follow(self, on: bool) -> None:
-        """Whether memory that Numba's runtime gives out is uninitialised from here on."""
+    def follow_new_memory(self, on: bool) -> None:
+        """Set whether memory that Numba's runtime gives out counts as uninitialised from now on."""
         self._library.weft_numba_follow_memory(int(on))
 
-    def watch(self, on: bool) -> None:
-        """Whether loops and accesses are checked from here on."""
+    def check_accesses(self, on: bool) -> None:
+        """Set whether loops and accesses are checked from now on."""
         self._library.weft_numba_watch(int(on))
 
     def report_bounds(self, on: bool) -> None:
-        """Whether an index outside is a finding, or only counted."""
+        """Set whether an index outside its bounds becomes a finding; else it is only counted."""
         self._library.weft_numba_report_bounds(int(on))
 
-    def outside(self) -> int:
-        """Return indices outside their bounds since the last time."""
+    def count_indices_outside(self) -> int:
+        """Return the number of indices outside their bounds since the last call."""
         return int(self._library.weft_numba_take_outside_count())
 
-    def without_value(self) -> int:
-        """Reads of memory without a value until now, of every loop."""
+    def count_valueless_reads(self) -> int:
+        """Return the number of reads of memory without a value so far, in all loops."""
         return int(self._library.weft_numba_without_value())
 
     def magnitude(self) -> float:
-        """Return the largest sum of a reduction's partial results since the last time."""
+        """Return the largest sum of the absolute values of a reduction's partial results since the last call."""
         return float(self._library.weft_numba_take_magnitude())
 
     def flush(self) -> None:
-        """Have the findings written."""
+        """Write the findings so far to their file."""
         self._library.weft_check_flush()
 
 

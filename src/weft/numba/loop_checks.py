@@ -62,7 +62,7 @@ class Mismatch:
 
 
 def _to_nobody() -> None:
-    """Where nobody listens yet."""
+    """Do nothing; in place of a function that writes what is known so far."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ class LoopChecks:
         compile = Dispatcher.compile
         Dispatcher.compile = lambda function, *args: self.compile_function(compile, function, args)
         Dispatcher.__call__ = lambda function, *args, **kwargs: self.check_call(call, function, args, kwargs)
-        self.runtime.watch(True)
+        self.runtime.check_accesses(True)
 
     def check_call(
         self, call: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]
@@ -139,21 +139,21 @@ class LoopChecks:
         key = _make_call_key(function, args, kwargs)
         due = self._is_comparison_due(key)
         expected = self._run_sequentially(call, function, args, kwargs, key) if due else None
-        outside = self.runtime.outside()
+        outside = self.runtime.count_indices_outside()
         chosen = self._bounded.get_variant(function) if outside or (due and expected is None) else function
-        without_value = self.runtime.without_value()
+        without_value = self.runtime.count_valueless_reads()
         self.runtime.magnitude()
         self.runtime.report_bounds(True)
-        self.runtime.follow(True)
+        self.runtime.follow_new_memory(True)
         try:
             with suppress_warnings(chosen is not function):
                 result = call(chosen, *args, **kwargs)
         finally:
-            self.runtime.follow(False)
+            self.runtime.follow_new_memory(False)
             self.runtime.report_bounds(False)
-            outside += self.runtime.outside()
+            outside += self.runtime.count_indices_outside()
         if expected is not None and not outside and not isinstance(expected.value, BaseException):
-            garbage = self.runtime.without_value() > without_value
+            garbage = self.runtime.count_valueless_reads() > without_value
             self._compare_with_sequential(function, args, kwargs, result, expected, read_unset_memory=garbage)
         return result
 
@@ -183,7 +183,7 @@ class LoopChecks:
         except NotCopyableError:
             self._uncopied.add(call_key)
             return None
-        self.runtime.watch(False)
+        self.runtime.check_accesses(False)
         try:
             variant = self._sequential.get_variant(function)
             with suppress_warnings(self._calls[call_key] == 1), preserve_random_state(), suppress_output():
@@ -191,7 +191,7 @@ class LoopChecks:
         except Exception as error:
             value = error
         finally:
-            self.runtime.watch(True)
+            self.runtime.check_accesses(True)
         return Expected(value, given, named)
 
     def _compare_with_sequential(
@@ -207,7 +207,7 @@ class LoopChecks:
         """Compare a call's result and arguments with those of the sequential run, and report the first difference.
         `read_unset_memory`: the call read memory that had no value.
         """
-        if any(kernel.loop.asks for kernel in self._kernels(function)):
+        if any(kernel.loop.depends_on_threads for kernel in self._kernels(function)):
             return  # what depends on the number of threads need not be equal
         parts = self.runtime.magnitude()
         names = function.py_func.__code__.co_varnames
@@ -238,7 +238,9 @@ class LoopChecks:
         for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
             reductions = {kernel.line: kernel.reductions for kernel in held}
-            suspects += [(one, suspect) for suspect in source.find_suspects(one.py_func, reductions)] if held else []
+            suspects += (
+                [(one, suspect) for suspect in source.find_suspect_variables(one.py_func, reductions)] if held else []
+            )
         if not suspects and read_unset_memory:
             return  # garbage in, garbage out: that has been said
         where = difference.where + (f"[{', '.join(map(str, difference.index))}]" if difference.index else "")
@@ -268,7 +270,9 @@ class LoopChecks:
     def _add_mismatch(
         self, function: Any, suspect: Suspect, message: str, evidence: Mapping[str, object], certainty: str
     ) -> None:
-        """Add a difference between results at a line to the findings, or count it again."""
+        """Add a difference between results, which a suspect variable explains, to the findings, and write the findings.
+        If the same variable is known at the same line, only count it again.
+        """
         code = function.py_func.__code__
         key = (suspect.kind, code.co_filename, suspect.line, suspect.name)
         if key in self.mismatches:

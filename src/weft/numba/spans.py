@@ -46,7 +46,7 @@ class ValueRange:
         return self.low.number if self.low == self.high and self.low.term == OF_NEST else None
 
     def plus(self, number: int) -> ValueRange:
-        """With a number added."""
+        """Return the range with a number added to both ends."""
         return ValueRange(_add_number(self.low, number), _add_number(self.high, number))
 
 

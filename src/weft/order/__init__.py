@@ -60,7 +60,7 @@ class Order:
         self.send_known: U32 = np.empty(len(match.sends), np.uint32)
         """By send: the latest point of the receiving rank that its start knows; NONE where the rank has threads."""
         forced = ctypes.c_uint64()
-        self._given = self._kernel_input(memory)
+        self._given = self._make_kernel_input(memory)
         self._handle = kernel().weft_order_make(self._given, ctypes.byref(forced))
         if not self._handle:
             raise MemoryError("no memory to order the run")
@@ -69,7 +69,7 @@ class Order:
         """Edges that contradict the others: more than 0 only where a record is damaged or misread."""
         self._pasts: OrderedDict[tuple[int, int], U32] = OrderedDict()
 
-    def _kernel_input(self, memory: int) -> OrderInput:
+    def _make_kernel_input(self, memory: int) -> OrderInput:
         """Return the arrays from which the native kernel computes the order. `memory`: how many bytes the order may
         take."""
         m, p, e, c = self.match, self.processes, self._edges, self._colls

@@ -66,8 +66,8 @@ class Processes(NamedTuple):
 
 
 def number_processes(trace: Trace) -> Processes:
-    """Number the threads of all ranks, as the processes of the order. A thread counts if it recorded something; each
-    rank has at least one."""
+    """Number the threads of all ranks, and return them as the processes of the order. A rank with several threads has
+    one process for each, any other rank has one."""
     threads: list[NDArray[np.int32] | None] = []
     events: list[U32 | None] = []
     counts: list[int] = []
@@ -311,7 +311,7 @@ def _roles_of_rank(
     everybody = (leaving == Leaves.AFTER_ALL) | (leaving == Leaves.AFTER_LOWER) | (leaving == Leaves.AFTER_LOWER_ALONE)
     everybody &= ~inter | tables.of_both[function]
     fence = leaving == Leaves.FENCE
-    everybody[fence] = plain_fences(trace.ranks[rank], event[fence])
+    everybody[fence] = select_plain_fences(trace.ranks[rank], event[fence])
     role = np.zeros(len(leaving), np.uint8)
     role[everybody] = TARGET
     role[everybody & brings] |= SOURCE
@@ -323,7 +323,7 @@ def _roles_of_rank(
     return role, np.maximum(place, 0)
 
 
-def plain_fences(rank: Rank, fences: U32 | NDArray[np.int64]) -> NDArray[np.bool_]:
+def select_plain_fences(rank: Rank, fences: U32 | NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return a mask of the fences of a window that made no assertion: only these surely act as barriers (MPI-4.1,
     12.5.1)."""
     slots = rank.events[fences]

@@ -82,7 +82,7 @@ def arrange_rows(trace: Trace, messages: Sequence[Message], column: Mapping[int,
         stroke = Stroke(column[message.sender], column[message.receiver], kind, tag_text(message.tag))
         ending = f"{_received_text(trace, message)}{_comm_text(trace, message)}"
         note = f"{_call_site_text(trace, message.sent)}  send, {ending}".strip()
-        row = _find_row(placed, message, stroke, f"{note} {kind}")
+        row = _find_row_with_room(placed, message, stroke, f"{note} {kind}")
         if row is None:
             placed.append((StrokeRow([stroke], note=note), [message]))
         else:
@@ -92,7 +92,7 @@ def arrange_rows(trace: Trace, messages: Sequence[Message], column: Mapping[int,
     return rows[max(0, len(rows) - max(0, min(room, MAX_ROWS))) :]
 
 
-def _find_row(
+def _find_row_with_room(
     placed: Sequence[tuple[StrokeRow, list[Message]]], message: Message, stroke: Stroke, note: str
 ) -> tuple[StrokeRow, list[Message]] | None:
     """Return the last row for the same source line in which a message's arrow has room, together with the row's

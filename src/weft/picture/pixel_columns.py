@@ -56,7 +56,7 @@ def thread_columns(thread: Thread, borders: Ints, last: int) -> ThreadColumns:
     short = np.zeros(width * len(CLASSES), np.int64)
     pixel = int(borders[-1] - borders[0]) / width
     kept = []
-    for part in _read_window(thread, borders, last):
+    for part in _read_calls_in_window(thread, borders, last):
         long = (part.leave - part.enter >= pixel) | part.open
         kept.append(part.select(long))
         _add_short_calls(short, borders, part.select(~long))
@@ -76,7 +76,7 @@ def _concatenate_boxes(parts: list[CallBoxes]) -> CallBoxes:
     )
 
 
-def _read_window(thread: Thread, borders: Ints, last: int) -> Iterator[CallBoxes]:
+def _read_calls_in_window(thread: Thread, borders: Ints, last: int) -> Iterator[CallBoxes]:
     """Yield the calls between the first and last of `borders` (ns), in blocks. A call that never returned ends where
     the thread's next call begins, the last one at `last`."""
     events, axis = thread.events, thread.rank.axis

@@ -1,7 +1,8 @@
 """Every function of PVM, with the place that each of its arguments has in the record.
 
 PVM 3.4.6 has no machine-readable form of its interface: the prototypes of pvm3.h stand here, each parameter with its
-place. What the recorder's wrappers do, the run's functions.json and the page of coverage are made of `functions()`.
+place. What the recorder's wrappers do, the run's functions.json and the page of coverage are made of
+`make_functions()`.
 A function that passes messages has ids of its own for what may come of it (`FORMS`).
 """
 
@@ -317,7 +318,7 @@ def _make_form(number: int, call: PvmCall, form: str) -> Function:
 
 
 @cache
-def functions() -> tuple[Function, ...]:
+def make_functions() -> tuple[Function, ...]:
     """Return all functions of PVM and their variants, as functions.json has them. Their ids count from 1."""
     found: list[Function] = []
     number = 1
@@ -333,7 +334,7 @@ def functions() -> tuple[Function, ...]:
 
 def first_function_ids() -> dict[str, int]:
     """Return the first id of each function, by name."""
-    return {function.name: function.id for function in functions() if "." not in function.name}
+    return {function.name: function.id for function in make_functions() if "." not in function.name}
 
 
 def to_json(library: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -342,7 +343,7 @@ def to_json(library: dict[str, Any] | None = None) -> dict[str, Any]:
         "schema": "weft-functions/1",
         "system": "pvm",
         "mpi": library or {},
-        "functions": [f.to_json() for f in functions()],
+        "functions": [f.to_json() for f in make_functions()],
         "objects": {
             "COMM": {"1": "no context"},
             "DATATYPE": {"1": "none", **{str(i): name for i, name in DATATYPES.items()}},

@@ -145,7 +145,7 @@ class HangMonitor(threading.Thread):
             time.sleep(PAUSE)
 
     def _find_unfinished_ranks(self, number: int) -> list[int]:
-        """Return the ranks that have not finished the test with a number."""
+        """Return the ranks that have not finished a test. `number`: its place in the suite."""
         self._meeting.read_news()
         return [rank for rank, said in enumerate(self._meeting.said) if _number(said.get("done")) < number]
 

@@ -34,11 +34,11 @@ class SuiteMeeting:
         self._lock = threading.Lock()
 
     def publish(self, **words: Any) -> None:
-        """Send key-value pairs to all ranks."""
+        """Publish values under their keys, for all ranks to read."""
         self._own.write((json.dumps(words) + "\n").encode())
 
     def read_news(self) -> None:
-        """Read what all ranks have published since the last call into `said`."""
+        """Read what all ranks have published since the last call. The values are in `said`, by rank."""
         with self._lock:
             self._read_files()
 

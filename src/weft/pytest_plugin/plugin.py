@@ -148,6 +148,6 @@ class Suite:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Remove the folder on rank 0; the other ranks have read what they need."""
+        """Remove the folder of the meeting on rank 0. The other ranks have read what they need."""
         if self.rank == 0:
             shutil.rmtree(self._folder, ignore_errors=True)

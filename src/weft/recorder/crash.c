@@ -445,7 +445,7 @@ static bool is_handled_here(int signal_number) {
 }
 
 /* Set the program's own action for a signal that the recorder handles, and return the one before in `before`, as
- * sigaction does. `action` NULL: set nothing. Returns 0. */
+ * sigaction does. `action` NULL: set nothing. Return 0. */
 static WEFT_GIVEN int exchange_program_handler(int signal_number, const struct sigaction *action,
                                                struct sigaction *before) {
     sigset_t all, mask;

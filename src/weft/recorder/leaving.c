@@ -267,7 +267,7 @@ static Object *remember_and_exit(Object *module, Object *const *arguments, ssize
 }
 
 /* Stand before SystemExit's __init__: keep its value and where it was raised. */
-static int remember_and_init(Object *self, Object *arguments, Object *words) {
+static int remember_and_init_system_exit(Object *self, Object *arguments, Object *words) {
     ssize_t n = arguments ? py.PyTuple_Size(arguments) : 0;
     remember_system_exit(n == 1 ? py.PyTuple_GetItem(arguments, 0) : n ? arguments : NULL);
     return real_init(self, arguments, words);
@@ -275,7 +275,7 @@ static int remember_and_init(Object *self, Object *arguments, Object *words) {
 
 /* Stand before SystemExit's destructor: note whether nobody caught it. One that was caught goes while a frame of the
  * program runs; where none does, it has come through all of them. */
-static void note_uncaught_and_dealloc(Object *self) {
+static void note_uncaught_and_dealloc_system_exit(Object *self) {
     if (system_exit.raised && gettid() == weft_pid && !py.PyEval_GetFrame()) system_exit.uncaught = true;
     real_dealloc(self);
 }
@@ -314,16 +314,16 @@ static void insert_python_hooks(void) {
     if (!strcmp(*(const char **)(type + TYPE_NAME), "SystemExit") && dladdr((void *)py.Py_GetVersion, &interpreter) &&
         dladdr(*place, &init) && init.dli_fbase == interpreter.dli_fbase) {
         real_init = (__typeof__(real_init))*place;
-        *place = (void *)remember_and_init;
+        *place = (void *)remember_and_init_system_exit;
         place = (void **)(type + TYPE_DEALLOC);
         real_dealloc = (__typeof__(real_dealloc))*place;
-        *place = (void *)note_uncaught_and_dealloc;
+        *place = (void *)note_uncaught_and_dealloc_system_exit;
     }
 }
 
 /* ---- the way out ---- */
 /* Run among Python's atexit functions, after those that the program registered later: record an exception or a
- * SystemExit that ends the process. Returns None. */
+ * SystemExit that ends the process. Return None. */
 static Object *record_at_python_exit(Object *self, Object *unused) {
     (void)self, (void)unused;
     if (!weft_the_record || getpid() != weft_pid) return return_none();
@@ -336,8 +336,8 @@ static Object *record_at_python_exit(Object *self, Object *unused) {
     return return_none();
 }
 
-/* Python's audit hook: when asyncio's first loop makes a socket, let leaving.py watch asyncio's tasks. Returns 0, so
- * that nothing is forbidden. */
+/* Serve as Python's audit hook: when asyncio's first loop makes a socket, let leaving.py watch asyncio's tasks. Return
+ * 0, so that nothing is forbidden. */
 static int find_asyncio_by_audit(const char *event, Object *arguments, void *hook_data) {
     static bool done;
     (void)arguments, (void)hook_data;

@@ -122,8 +122,8 @@ static bool can_make_room(struct weft_stream *stream, size_t bytes) {
     return true;
 }
 
-/* Write a definition into the record. `type`: WEFT_DEF_*. Stops the recording if there is no room. In a signal handler
- * it is left out if a lock stays taken. */
+/* Write a definition into the record. `type`: WEFT_DEF_*. Without room for it the recording stops. In a signal handler
+ * the definition is left out if a lock stays taken. */
 void weft_write_definition(int type, const void *payload, size_t length) {
     static pthread_mutex_t definitions = PTHREAD_MUTEX_INITIALIZER;
     struct weft_stream *stream = &definitions_stream;

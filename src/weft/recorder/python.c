@@ -197,7 +197,7 @@ static struct code *find_python_code(uintptr_t object) {
 }
 
 /* Return the entry of the code of the next frame that runs Python code, from `*frame` on, which becomes that frame;
- * NULL at the end of the stack. */
+ * NULL at the end of the stack, or 64 frames down (`depth`). */
 static const struct code *find_next_python_code(uintptr_t *frame, int *depth) {
     for (; *frame && *depth < 64; ++*depth, *frame = AT(uintptr_t, *frame, layout->frame_previous)) {
         uintptr_t object = CODE(AT(uintptr_t, *frame, layout->frame_code));

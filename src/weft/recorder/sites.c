@@ -21,8 +21,8 @@ struct module {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct weft_site_cached *known; /* open addressing, capacity a power of two */
-static size_t capacity, used;
+static struct weft_site_cached *site_table; /* open addressing, capacity a power of two */
+static size_t site_table_capacity, site_table_used;
 static uint32_t last_id;
 static struct module modules[512];
 static size_t module_count;
@@ -224,18 +224,20 @@ static inline size_t hash_callers(uintptr_t address, uintptr_t frame, uint32_t c
 
 /* Double the table of call sites; return false without memory. Needs the lock. */
 static bool enlarge_site_table(void) {
-    size_t larger = capacity ? capacity * 2 : 1024;
+    size_t larger = site_table_capacity ? site_table_capacity * 2 : 1024;
     struct weft_site_cached *table = calloc(larger, sizeof *table);
     if (!table) return false;
-    for (size_t i = 0; i < capacity; i++) {
-        if (!known[i].address && !known[i].code) continue;
-        size_t index = hash_callers(known[i].address, known[i].frame, known[i].code, known[i].offset) & (larger - 1);
+    for (size_t i = 0; i < site_table_capacity; i++) {
+        if (!site_table[i].address && !site_table[i].code) continue;
+        size_t index =
+            hash_callers(site_table[i].address, site_table[i].frame, site_table[i].code, site_table[i].offset) &
+            (larger - 1);
         while (table[index].address || table[index].code) index = (index + 1) & (larger - 1);
-        table[index] = known[i];
+        table[index] = site_table[i];
     }
-    free(known);
-    known = table;
-    capacity = larger;
+    free(site_table);
+    site_table = table;
+    site_table_capacity = larger;
     return true;
 }
 
@@ -243,9 +245,10 @@ static bool enlarge_site_table(void) {
  * lock. */
 static struct weft_site_cached *find_site_entry(const struct weft_thread *thread,
                                                 const struct weft_site_cached *wanted) {
-    for (size_t index = hash_callers(wanted->address, wanted->frame, wanted->code, wanted->offset) & (capacity - 1);;
-         index = (index + 1) & (capacity - 1)) {
-        struct weft_site_cached *entry = &known[index];
+    for (size_t index =
+             hash_callers(wanted->address, wanted->frame, wanted->code, wanted->offset) & (site_table_capacity - 1);
+         ; index = (index + 1) & (site_table_capacity - 1)) {
+        struct weft_site_cached *entry = &site_table[index];
         if (!entry->address && !entry->code) return entry;
         if (entry->address != wanted->address || entry->frame != wanted->frame || entry->code != wanted->code ||
             entry->offset != wanted->offset)
@@ -271,7 +274,7 @@ static uint32_t find_id_of_callers(struct weft_thread *thread, const struct weft
         if (base->ways >= WAYS) return 0;
         base->ways++;
         *entry = wanted;
-        used++;
+        site_table_used++;
         entry->id = ++last_id;
         struct weft_site_cached defined = *site;
         defined.id = entry->id;
@@ -288,7 +291,7 @@ static WEFT_COLD struct weft_site_cached find_or_define_site(struct weft_thread 
     struct weft_site_cached without_callers = wanted, *entry;
     uint32_t id = 0;
     without_callers.frame = 0;
-    if ((used + 4) * 2 >= capacity && !enlarge_site_table()) {
+    if ((site_table_used + 4) * 2 >= site_table_capacity && !enlarge_site_table()) {
         pthread_mutex_unlock(&lock);
         return without_callers; /* no memory: the call without its place */
     }
@@ -298,7 +301,7 @@ static WEFT_COLD struct weft_site_cached find_or_define_site(struct weft_thread 
         struct weft_site_cached *base = find_site_entry(thread, &without_callers);
         if (!base->address && !base->code) {
             *base = without_callers;
-            used++;
+            site_table_used++;
         }
         bool many = base->ways >= WAYS || base->heights >= HEIGHTS;
         if (many) wanted = without_callers;
@@ -324,7 +327,7 @@ static WEFT_COLD struct weft_site_cached find_or_define_site(struct weft_thread 
     if (!entry->id) {
         if (!entry->address && !entry->code) {
             *entry = wanted;
-            used++;
+            site_table_used++;
         }
         entry->id = id ? id : ++last_id;
         if (!id) record_site_definition(entry);
@@ -384,11 +387,11 @@ uint32_t weft_find_code_site(uintptr_t address) {
     const struct weft_site_cached wanted = {.address = address};
     uint32_t id = 0;
     pthread_mutex_lock(&lock);
-    if ((used + 4) * 2 < capacity || enlarge_site_table()) {
+    if ((site_table_used + 4) * 2 < site_table_capacity || enlarge_site_table()) {
         struct weft_site_cached *entry = find_site_entry(NULL, &wanted);
         if (!entry->address) {
             *entry = wanted;
-            used++;
+            site_table_used++;
         }
         if (!entry->id) {
             entry->id = ++last_id;

@@ -64,7 +64,7 @@ class ControlPage:
         self.page["thread"]["goal"][0, which] = goal
 
     def goal_polls(self, thread: int = 0) -> int:
-        """Return the failed polls that a thread makes at its goal before it parks."""
+        """Return how many failed polls a thread makes at its goal before it stops."""
         return int(self.page["thread"]["goal_polls"][0, thread])
 
     def entries_passed(self, thread: int = 0) -> int:
@@ -80,7 +80,7 @@ class ControlPage:
         return [tid for tid in self.page["thread"]["tid"][0].tolist() if tid]
 
     def is_parked(self, thread: int = 0) -> bool:
-        """Tell whether a thread is parked at its goal."""
+        """Return whether a thread has stopped at its goal."""
         return bool(self.page["thread"]["parked"][0, thread])
 
     def is_polling(self, thread: int | None = None) -> bool:
@@ -91,7 +91,7 @@ class ControlPage:
         return bool((threads["polling"] | threads["free_polls"]).any())
 
     def is_polling_beyond_record(self, thread: int = 0) -> bool:
-        """Tell whether a thread polls on though its record goes on with something else."""
+        """Return whether a thread goes on polling although its record goes on with another call."""
         return bool(self.page["thread"]["polling"][0, thread])
 
     def has_ended(self, thread: int = 0) -> bool:
@@ -111,7 +111,7 @@ class ControlPage:
             return False
 
     def is_polling_after_end(self, thread: int = 0) -> bool:
-        """Tell whether a thread polls after the end of its record."""
+        """Return whether a thread polls after the end of its record."""
         return bool(self.page["thread"]["free_polls"][0, thread])
 
     def threads_awaiting_answer(self) -> list[int]:
@@ -122,7 +122,7 @@ class ControlPage:
         return [tid for tid in threads["tid"][threads["waits"] != 0].tolist() if tid]
 
     def is_past_record(self) -> bool:
-        """Tell whether a thread is past the end of its record."""
+        """Return whether a thread of the rank has gone past the end of its record."""
         return bool(self.page["thread"]["behind"][0].any())
 
     def progress(self) -> tuple[int, ...]:

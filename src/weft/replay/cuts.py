@@ -154,8 +154,8 @@ class Cuts:
     def _rows_of_threaded_ranks(
         self, points: NDArray[np.int64]
     ) -> Iterable[tuple[Any, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield (rank, rows, points) for each rank with several threads: the rows of its threads in the order, which
-        calls each thread a process, and the `points` of these rows.
+        """Yield (rank, rows, points) for each rank with several threads. The rows are those of its threads in the order
+        of events, where each thread is a process; the points are those of these rows in `points`.
         """
         for rank in self.trace.ranks:
             own = np.flatnonzero(self.order.processes.rank == rank.index)
@@ -163,8 +163,8 @@ class Cuts:
                 yield rank, own, points[own]
 
     def _extend_past_by_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Extend a cut by what the other threads of each rank had done by then, and return it. `points`: by process (a
-        thread), the last point that it must have reached.
+        """Return `points`, raised so that each thread has made the calls which it made before the last call that its
+        rank must reach. `points`: by process (a thread), the point that must be reached.
         """
         while True:
             before = points
@@ -185,8 +185,8 @@ class Cuts:
                 return points
 
     def _extend_future_by_threads(self, points: U32) -> U32:
-        """Extend what must not happen by what the other threads of each rank began later, and return it. `points`: by
-        process (a thread), the first point that it must not reach.
+        """Return `points`, lowered so that no thread begins a call which came after the first call that its rank must
+        not reach. `points`: by process (a thread), the first point that must not be reached.
         """
         while True:
             ends = points.astype(np.int64)
@@ -204,8 +204,8 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _extend_past_by_collectives(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Extend a cut so that it has the start of each member of every collective that ends within it, and return it.
-        `points`: by process (a thread), the last point that it must have reached.
+        """Return `points`, raised so that all members have begun each collective that one of them must have ended.
+        `points`: by process (a thread), the point that must be reached.
         """
         parts = _CollectiveParts(self.order)
         while True:
@@ -220,8 +220,8 @@ class Cuts:
                 points = np.maximum(points, self.order.past_points(process, int(starts[process])).astype(np.int64))
 
     def _extend_future_by_collectives(self, points: U32) -> U32:
-        """Extend what must not happen by the end of every member of each collective that a member must not start, and
-        return it. `points`: by process (a thread), the first point that it must not reach.
+        """Return `points`, lowered so that no member ends a collective that another member must not begin. `points`: by
+        process (a thread), the first point that must not be reached.
         """
         parts = _CollectiveParts(self.order)
         while True:
@@ -234,8 +234,8 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _extend_past_by_window_turns(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Extend a cut by the accesses to windows that came before accesses within it, and return it. `points`: by
-        process (a thread), the last point that it must have reached.
+        """Return `points`, raised so that all accesses to windows are over which came before an access that must be
+        made. `points`: by process (a thread), the point that must be reached.
         """
         edges = self._turn_edges
         while True:
@@ -251,8 +251,8 @@ class Cuts:
             points = self._extend_past_by_threads(self._extend_past_by_collectives(points))
 
     def _extend_future_by_window_turns(self, points: U32) -> U32:
-        """Extend what must not happen by the accesses to windows that come after accesses that must not happen, and
-        return it. `points`: by process (a thread), the first point that it must not reach.
+        """Return `points`, lowered so that no access to a window is made which came after an access that must not be
+        made. `points`: by process (a thread), the first point that must not be reached.
         """
         edges = self._turn_edges
         while True:

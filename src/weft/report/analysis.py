@@ -151,7 +151,7 @@ def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
     """Merge the findings that have cause and severity in common, and return them in the order of their first ones."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.severity, *finding.group), []).append(finding)
+        groups.setdefault((finding.severity, *finding.cause_key), []).append(finding)
     return [_merge_findings(found) if len(found) > 1 or found[0].beyond else found[0] for found in groups.values()]
 
 

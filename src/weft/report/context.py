@@ -253,7 +253,9 @@ class RunSegments:
         return self._known.points_at(moment)
 
     def iterate(self) -> Iterator[AnalysisContext]:
-        """Yield the context of each segment in turn, one in memory at a time."""
+        """Yield the context of each segment in turn. Only one is in memory at a time: each is released before the next
+        is made.
+        """
         for span in self.spans:
             context = self.context_of(span)
             yield context

@@ -74,8 +74,8 @@ class LiveReporter:
     def _render_new_findings(self, trace: Trace) -> Iterator[tuple[str, str]]:
         """Yield (line, style) for each proven finding of a trace that was not reported before."""
         for finding in self._find_proven(trace):
-            if finding.group not in self._told:
-                self._told.add(finding.group)
+            if finding.cause_key not in self._told:
+                self._told.add(finding.cause_key)
                 yield f"so far: {finding_line(finding)}", line_style(finding)
 
     def _find_proven(self, trace: Trace) -> list[Finding]:
@@ -112,7 +112,7 @@ class SnapshotTaker(LiveReporter):
         The copy decides: what is seen while rings drop calls may be wrong, and is only a reason to make a copy.
         """
         try:
-            seen = {finding.group: finding for finding in self._find_proven(trace)}
+            seen = {finding.cause_key: finding for finding in self._find_proven(trace)}
         except Exception:
             return  # calls became others under our eyes: of such bytes anything may come
         seen = {group: seen[group] for group in seen.keys() - self._told if self._tried[group] < TRIES}
@@ -144,13 +144,13 @@ class SnapshotTaker(LiveReporter):
             trace = Trace.open(copy)
             site_lines.resolve_sites(trace)
             keep_sources(trace, texts=trace.run.get("sources") is not False)
-            new = [finding for finding in _examine_snapshot(trace) if finding.group not in self._told]
+            new = [finding for finding in _examine_snapshot(trace) if finding.cause_key not in self._told]
             snapshot = snapshots.add_snapshot(copy) if new else None
         finally:
             if snapshot is None:
                 snapshots.delete_copy(copy)
         for finding in new:
-            self._told.add(finding.group)
+            self._told.add(finding.cause_key)
             where = f"{snapshots.FOLDER}/{snapshot.name if snapshot else ''}"
             yield f"so far: {finding_line(finding)} (set aside in {where})", line_style(finding)
         if len(snapshots.list_snapshots(self.run)) >= snapshots.MOST_SNAPSHOTS:

@@ -44,7 +44,7 @@ def _is_place_note(finding: Finding) -> bool:
 
 
 def _make_proof(context: AnalysisContext, finding: Finding) -> Proof:
-    """Return the vector times of a race's events, and sentences on why nothing orders them."""
+    """Return the proof of a race: the vector times of its events, and sentences on why nothing orders them."""
     events = list(finding.events[:EVENTS])
     if finding.kind == "rma-race":
         events = events[:2]
@@ -109,7 +109,7 @@ def _access_reasons(context: AnalysisContext, events: list[EventId]) -> list[str
 
 
 def proof_lines(finding: Finding) -> Iterable[str]:
-    """Yield the proof of a finding as lines for people."""
+    """Yield the proof of a finding as lines of text; none if it has no proof."""
     proof = finding.proof
     if proof is None:
         return

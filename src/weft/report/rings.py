@@ -177,7 +177,7 @@ def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Ex
     """Return the findings, and the further findings of the run's snapshots. `examine(trace, analyses)`: returns
     findings.
     """
-    found, known = list(findings), {one.group for one in findings}
+    found, known = list(findings), {one.cause_key for one in findings}
     for snapshot in list_snapshots(trace.path):
         try:
             more = select_proven(examine(Trace.open(snapshot), SNAPSHOT_ANALYSES))
@@ -185,8 +185,8 @@ def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Ex
             trace.add_problem(str(error))
             continue
         for one in more:
-            if one.group not in known:
-                known.add(one.group)
+            if one.cause_key not in known:
+                known.add(one.cause_key)
                 where = f"{snapshot.parent.name}/{snapshot.name}"
                 message = f"{one.message}. Its calls were set aside before they were dropped: weft report {snapshot}"
                 # The events, counts and proofs are those of the snapshot, not of this run.

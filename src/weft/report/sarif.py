@@ -79,7 +79,7 @@ def to_sarif(
 
 
 def _make_rule(slug: str) -> dict[str, object]:
-    """Return the SARIF rule of a kind of finding."""
+    """Return the SARIF rule for a kind of finding. `slug`: the kind."""
     kind = KINDS[slug]
     return {
         "id": slug,

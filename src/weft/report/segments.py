@@ -217,7 +217,7 @@ class _KeptResults:
 
 
 def _alike_key(name: str, one: Finding) -> Hashable:
-    return name, one.events[0][0] if one.events else -1, one.severity, *one.group
+    return name, one.events[0][0] if one.events else -1, one.severity, *one.cause_key
 
 
 class _SegmentedReport:

@@ -100,23 +100,23 @@ def cache_folders() -> list[Path]:
     return [writable] if wanted == writable or find_weakness(wanted) else [wanted, writable]
 
 
-def is_safely_cached(made: Path) -> bool:
+def is_safely_cached(path: Path) -> bool:
     """Return whether a cached file exists and nobody else can have written it. An unsafe file in the cache is removed,
     with its folder.
     """
     root = cache_folder()
-    if not made.exists():
+    if not path.exists():
         return False
-    if not find_weakness(made, below=str(root) if made.is_relative_to(root) else "/"):
+    if not find_weakness(path, below=str(root) if path.is_relative_to(root) else "/"):
         return True
-    if made.is_relative_to(root):
+    if path.is_relative_to(root):
         import shutil  # seldom: a cache that others could write to
 
-        for level in list(made.parents)[: len(made.relative_to(root).parts) - 1]:
+        for level in list(path.parents)[: len(path.relative_to(root).parts) - 1]:
             level.chmod(0o700)
-        made.unlink()
-        if made.parent != root:
-            shutil.rmtree(made.parent, ignore_errors=True)
+        path.unlink()
+        if path.parent != root:
+            shutil.rmtree(path.parent, ignore_errors=True)
     return False
 
 
@@ -129,17 +129,17 @@ def _requested_cache() -> str:
 
 
 @cache
-def _choose_cache(wanted: str) -> Path:
+def _choose_cache(requested_path: str) -> Path:
     """Return the requested cache folder if it is safe. If not, return a private folder, and say so once on standard
-    error. `wanted`: the absolute path of the requested folder.
+    error. `requested_path`: absolute.
     """
-    why = prepare_cache_folder(Path(wanted))
+    why = prepare_cache_folder(Path(requested_path))
     if not why:
-        return Path(wanted)
+        return Path(requested_path)
     private = _make_private_cache()
-    if os.environ.get(TOLD) != wanted:
-        os.environ[TOLD] = wanted
-        print(f"weft: the cache {wanted} is not used: {why}; what is built is kept in {private} "
+    if os.environ.get(TOLD) != requested_path:
+        os.environ[TOLD] = requested_path
+        print(f"weft: the cache {requested_path} is not used: {why}; what is built is kept in {private} "
               "(set WEFT_CACHE to a folder of yours)", file=sys.stderr)  # fmt: skip
     return private
 
@@ -224,14 +224,14 @@ def _resolve_link(path: Path, root: Path) -> str:
     return real
 
 
-def read_regular(path: Path, root: Path | None = None, most: int = 64 << 20) -> bytes:
-    """Return the content of a regular file; `root` as for `open_regular`. OSError if it cannot be read, or has more
-    than `most` bytes.
+def read_regular(path: Path, root: Path | None = None, most_bytes: int = 64 << 20) -> bytes:
+    """Return the content of a regular file; `root` as for `open_regular`. OSError if the file cannot be read, or has
+    more than `most_bytes`.
     """
     with os.fdopen(open_regular(path, root), "rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise Unfit(f"is larger than {most >> 20} MiB")
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise Unfit(f"is larger than {most_bytes >> 20} MiB")
     return data
 
 

@@ -80,7 +80,7 @@ def _find_listening_user(address: str) -> int | None:
 
 
 def _read_connection_table(table: Path) -> list[list[str]]:
-    """Return the lines of one of the kernel's tables of connections, split into words. Empty if the table cannot be
+    """Return the lines of a table of connections of the kernel, split into words. Empty if the table cannot be
     read.
     """
     with suppress(OSError):

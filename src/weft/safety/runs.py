@@ -58,8 +58,8 @@ def is_own(folder: Path) -> bool:
 
 
 def read_own_facts(folder: Path) -> dict[str, Any] | None:
-    """Return the content of run.json of one of this user's runs. None if the run is another user's or cannot be opened,
-    {} if the file is damaged.
+    """Return the content of run.json of a run that this user recorded. None if the run is another user's or cannot be
+    opened, {} if the file is damaged.
     """
     with suppress(OSError):
         held = OpenFolder(folder)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.mpi.meaning import Sync
-from weft.order.edges import plain_fences
+from weft.order.edges import select_plain_fences
 from weft.segments.window_and_file_state import Carried, Now, StateFollower, count_stored_calls, make_carried
 from weft.terms import calls, kernels
 from weft.terms.argument_columns import Ints
@@ -169,7 +169,7 @@ def scan_rank(rank: Rank) -> RankScan:
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
         function = np.empty(len(part), np.uint16)
-        kernels.run_catalogue(part, function, counts)
+        kernels.fill_catalogue(part, function, counts)
         if (rows := np.flatnonzero(makes[function])).size:
             earlier.append(rows + start)
         if (rows := np.flatnonzero(frees[function])).size and len(earlier) > 1:  # of those that are made before
@@ -218,7 +218,7 @@ def _gathers_all_ranks(
         return good & np.isin(slots["comm"], comms)
     at = np.flatnonzero(fences & good & np.isin(slots["object"], windows))
     good &= ~fences & np.isin(slots["comm"], comms)
-    good[at] = plain_fences(rank, rows[at])
+    good[at] = select_plain_fences(rank, rows[at])
     release_pages(rank.threads[0].tails)
     return good
 

@@ -41,7 +41,7 @@ class Change:
 
 
 def is_here(host: object) -> bool:
-    """Whether this is the host of that name."""
+    """Return whether this machine is the host of that name; also True if no name is given."""
     return not isinstance(host, str) or host == os.uname().nodename
 
 

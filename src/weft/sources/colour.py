@@ -45,12 +45,12 @@ def colour_lines(lines: Sequence[str], file: str) -> list[Line]:
 
 
 def plain(lines: Sequence[str]) -> list[Line]:
-    """Lines without colours."""
+    """Return lines without colours, as (class, text) pairs."""
     return [[("", text)] if text else [] for text in lines]
 
 
 def cut_line(line: Line, width: int) -> Line:
-    """Return the first `width` characters of a line."""
+    """Return the first `width` characters of a coloured line, as (class, text) pairs."""
     found: Line = []
     for kind, text in line:
         if width <= 0:
@@ -61,7 +61,7 @@ def cut_line(line: Line, width: int) -> Line:
 
 
 def render_html(line: Line) -> str:
-    """A line as HTML: spans of the classes `t-k`, `t-s`, ...; nothing in it is markup of the source's own."""
+    """Return a coloured line as HTML: spans of the classes `t-k`, `t-s` and so on. The source's own text is escaped."""
     return "".join(f'<span class="t-{kind}">{escape(text)}</span>' if kind else escape(text) for kind, text in line)
 
 

@@ -14,13 +14,13 @@ MOST: Final = 64
 
 @lru_cache(MOST)
 def lines(file: str) -> tuple[str, ...]:
-    """The lines of a file; none where it cannot be read, or is none of source."""
+    """Return the lines of a file as it is today; none if it cannot be read or holds no source."""
     found = files.read_source(file)
     return tuple(found.lines) if found else ()
 
 
 def line(file: str, number: int) -> str:
-    """One line; "" where there is none."""
+    """Return a line of a file by its number from 1; "" if there is none."""
     held = lines(file) if file else ()
     return held[number - 1] if 0 < number <= len(held) else ""
 

@@ -192,7 +192,7 @@ class Sources:
 
     @property
     def own(self) -> list[str]:
-        """The files that call MPI themselves."""
+        """Return the files that call MPI themselves."""
         return [file for file, known in self._files.items() if known.own]
 
     def find_changes(self, wanted_files: Iterable[str] | None = None) -> list[changes.Change]:
@@ -207,7 +207,7 @@ class Sources:
         ]
 
     def note(self, of: Iterable[str] | None = None) -> str | None:
-        """One sentence on the files that have changed since the run; None where all are as they were."""
+        """Return a sentence on the files that have changed since the run; None if all are as they were."""
         return changes.describe_changes(self.find_changes(of))
 
 
@@ -225,12 +225,14 @@ def sources_of(trace: Run) -> Sources:
 
 
 def forget(trace: Trace) -> None:
-    """Read the sources of a run again: they were just written."""
+    """Forget the sources of a run that are in memory, because they were just written anew."""
     _OF.pop(trace, None)
 
 
 def _read_index(root: Path, problem: Callable[[str], None]) -> dict[str, KeptFile]:
-    """Return the files that a run keeps, by path; damaged entries become problems."""
+    """Return path -> what a run keeps of that file. For a damaged entry, `problem` is called with a sentence, and the
+    entries after it are left out.
+    """
     problems: list[str] = []
     data = read_json(root, INDEX, SCHEMA, problems, limit=MAX_INDEX)
     entries = data.get("files")

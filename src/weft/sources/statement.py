@@ -80,7 +80,7 @@ def find_called_names(lines: Sequence[str], index: int, file: str) -> tuple[str,
 
 
 def without_comments(lines: Sequence[str], file: str) -> list[str]:
-    """The lines of a file with comments left out and strings emptied."""
+    """Return the lines of a file without comments, and with `""` in place of each string."""
     return _strip_comments(lines, find_language(file))
 
 

@@ -96,8 +96,9 @@ def session(
 
 
 def select_backend(command: list[str], runtime: str = "", *, record: str = "", replay: str = "") -> Backend:
-    """Return the backend that debugs a program, chosen by its kind (Python, OpenMP, Cilk). UsageError if there is no
-    such program.
+    """Return the backend that debugs a program, chosen by its kind: Python, OpenMP, OpenCilk or Cilk-5. `runtime`: the
+    path of the OpenMP runtime to use, empty to search for one. `record`, `replay`: the file with the order of tasks.
+    UsageError if there is no such program.
     """
     if (found := parse_python_command(command)) is not None:
         return PythonBackend(found, record=record, replay=replay)

@@ -367,14 +367,14 @@ def _run_in_own_thread(function: Callable[[], T]) -> T:
     told: list[T] = []
     wrong: list[BaseException] = []
 
-    def do() -> None:
+    def call_and_store() -> None:
         """Call the function, and store its result or its exception."""
         try:
             told.append(function())
         except BaseException as error:
             wrong.append(error)
 
-    thread = threading.Thread(target=do)
+    thread = threading.Thread(target=call_and_store)
     thread.start()
     thread.join()
     if wrong:

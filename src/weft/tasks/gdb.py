@@ -74,8 +74,8 @@ class Terminal:
         self._reader.start()
 
     def _store_program_output(self) -> None:
-        """Store what the program writes to the terminal, until the terminal closes. The marks that `drain` writes are
-        left out.
+        """Store what the program writes to the terminal, until the terminal closes. Marks that `wait_for_output` writes
+        are left out.
         """
         held = b""
         with suppress(OSError, ValueError):
@@ -89,7 +89,7 @@ class Terminal:
                     self._drained.set()
                 held = whole[len(whole) - part :]
 
-    def drain(self) -> None:
+    def wait_for_output(self) -> None:
         """Wait until everything that the program has written is stored, but at most 5 s. A mark is written to the
         terminal and awaited.
         """
@@ -236,7 +236,7 @@ class Gdb(Mi):
             self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(expression)}")["value"]
         )
 
-    def pointer(self, expression: str, thread: int, level: int = 0) -> int:
+    def evaluate_pointer(self, expression: str, thread: int, level: int = 0) -> int:
         """Return the value of an expression that is a pointer, as an address, in whatever language the frame is.
         DebuggerError if it is no pointer.
         """

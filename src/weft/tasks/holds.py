@@ -211,7 +211,7 @@ class HeldTasks:
 
     def _insert_return_breakpoint(self, frame: Frame, thread: int) -> str:
         """Set a breakpoint at which a thread returns to a frame; deeper frames of the same function do not count."""
-        top = self._gdb.pointer("$sp", thread, int(frame["level"]))
+        top = self._gdb.evaluate_pointer("$sp", thread, int(frame["level"]))
         return self._insert_breakpoint(f"-p {thread} -c {quoted(f'$sp >= {top}')} *{frame['addr']}")
 
     def _insert_breakpoint(self, where: str) -> str:
@@ -222,7 +222,7 @@ class HeldTasks:
         """Make a stopped thread wait in Weft's tool, by setting its registers and stack. It later continues at
         `address`, where it is now.
         """
-        below = self._gdb.pointer("$sp", thread) - BELOW
+        below = self._gdb.evaluate_pointer("$sp", thread) - BELOW
         self._gdb.write(below, address, 8)
         self._gdb.write(below + 8, hold.address, 8)
         hold.thread, hold.at = thread, address
@@ -249,11 +249,11 @@ class HeldTasks:
         return found
 
 
-def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
+def _render_waiting(held_tasks: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
     """Return lines that say which tasks wait for held tasks, and where."""
     found: dict[tuple[SourceLine | None, str, tuple[str, ...]], list[TaskRow]] = {}
     for row in rows:
-        if row.wait is not None and (for_ := tuple(task.label for task in held if task.id in row.wait.tasks)):
+        if row.wait is not None and (for_ := tuple(task.label for task in held_tasks if task.id in row.wait.tasks)):
             at = next((at for at in (row.wait.site, row.at, row.created) if at is not None and at.line), None)
             found.setdefault((at, f"{row.wait.kind} {row.wait.what}".strip(), for_), []).append(row)
     return [

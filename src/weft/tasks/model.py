@@ -261,8 +261,8 @@ def find_needed_tasks(task: TaskRow, living_tasks: frozenset[int]) -> tuple[set[
 
 
 def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
-    """Return the tasks that can never continue, by number. Each task that can continue is taken to end, until no other
-    task can; the tasks left over are returned.
+    """Return the tasks that can never continue, by number. Every task that can continue is assumed to come to its end,
+    which may let other tasks continue; the tasks that are left over at last are returned.
 
     This is the AND-OR release of Hilbrich et al. (2012), on tasks.
     """

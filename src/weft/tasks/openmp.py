@@ -261,7 +261,7 @@ class NativeBackend:
         if place is None:
             yield
             return
-        floor = self._gdb.pointer("$sp", thread, int(place["level"]))
+        floor = self._gdb.evaluate_pointer("$sp", thread, int(place["level"]))
         with self._gdb.temporary_breakpoints([f"*{place['addr']}"], thread, floor) as made:
             self._leave = made
             try:
@@ -358,7 +358,7 @@ class NativeBackend:
             return self._run_and_interpret("-exec-continue", movement, address)
         if movement == "finish" and len(own) == 1:  # nothing to come back to: its end is told by itself
             return self._run_and_interpret("-exec-continue", movement, address)
-        floor = self._gdb.pointer("$sp", thread, int(own[0]["level"]))
+        floor = self._gdb.evaluate_pointer("$sp", thread, int(own[0]["level"]))
         while self.task_on_worker(int(record["worker"])) != task:
             if (stop := self._run_to_caller(thread, address, movement, own[0], floor)) is not None:
                 return stop
@@ -377,7 +377,7 @@ class NativeBackend:
         caller = caller or next((frame for frame in self._gdb.stack(thread) if is_program_frame(frame)), None)
         if caller is None:
             return None
-        stack_pointer = stack_pointer or self._gdb.pointer("$sp", thread, int(caller["level"]))
+        stack_pointer = stack_pointer or self._gdb.evaluate_pointer("$sp", thread, int(caller["level"]))
         with self._gdb.temporary_breakpoints([f"*{caller['addr']}"], thread, stack_pointer) as made:
             stop = self._continue_to_stop()
             if stop.get("bkptno") in made or self._gdb.exited is not None:
@@ -694,7 +694,7 @@ class NativeBackend:
     def _make_end_stop(self) -> Stop:
         """Return the stop for the end of the program, after all its output was read."""
         if self._terminal:
-            self._terminal.drain()
+            self._terminal.wait_for_output()
         return Stop("ended", code=self._gdb.exited)
 
     # Looking
@@ -810,7 +810,7 @@ class NativeBackend:
             raise UsageError("a core file does not run: nothing in it changes")
         value = self.evaluate(task, expression, level)
         thread, at, words = self._translate_for_gdb(task, expression, level)
-        address = self._gdb.pointer(f"$weft{number} = &({words})", thread, at)
+        address = self._gdb.evaluate_pointer(f"$weft{number} = &({words})", thread, at)
         end = self._insert_return_breakpoint(address, thread)
         try:
             with self._gdb.temporary_setting(
@@ -844,7 +844,7 @@ class NativeBackend:
                 level = find_frame_level(self._gdb, one, len(stack), variable_address)
                 if level is None or level + 1 >= len(stack):
                     continue
-                place, top = stack[level + 1]["addr"], self._gdb.pointer("$sp", one, level + 1)
+                place, top = stack[level + 1]["addr"], self._gdb.evaluate_pointer("$sp", one, level + 1)
             where = f"-p {one} -c {quoted(f'$sp >= {top}')} *{place}"
             if where not in self._ends:
                 with self._gdb.temporary_setting("language", "c", "auto"):

@@ -212,7 +212,9 @@ class AgentConversation:
         return frames, [Spawn(row["task"], row["name"], parse_site(row["at"])) for row in answer["spawns"]]
 
     def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
-        """Return the value of an expression in a task's frame as text. UsageError if a format is given."""
+        """Return the value of an expression in a task's frame as text. `level`: of the frame, 0 for the innermost.
+        UsageError if a `gdb_format` is given, as Python has none.
+        """
         if gdb_format:
             raise UsageError("formats are for native tasks; Python has its own: `print hex(n)`, `print f'{n:b}'`")
         return str(self._request("evaluate", task=task, text=expression, level=level))

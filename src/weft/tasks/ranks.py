@@ -122,8 +122,9 @@ class OpenMPHand(NativeHand):
         return self.halted()
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has made a movement, such as a step, and return the stop there. If the rank
-        makes no progress, the stop is `waiting`, and the rank runs on.
+        """Let the rank run until a task has made a movement, such as a step, and return the stop there. If `idle`,
+        which is asked meanwhile, returns True, the stop is `waiting`, and the rank runs on. `child`: follow the next
+        task that `task` creates.
         """
         self.poll()
         if self._own.running:
@@ -175,13 +176,13 @@ class OpenMPHand(NativeHand):
         if not self._lent:
             super().drive()
 
-    def _called(self, text: str, thread: int, level: int) -> dict[str, Any]:
+    def _evaluate_with_calls(self, text: str, thread: int, level: int) -> dict[str, Any]:
         """Return gdb's answer for an expression that calls a function of the program. Only the given thread runs
         meanwhile, so that the tasks of other threads stay where they are.
         """
         self._own.console("set scheduler-locking on")
         try:
-            return super()._called(text, thread, level)
+            return super()._evaluate_with_calls(text, thread, level)
         finally:
             self._own.console("set scheduler-locking off")
 
@@ -231,7 +232,7 @@ class AsyncioHand(PythonHand):
         """Return whether what stops the rank are its tasks."""
         return self._follows
 
-    def follow(self) -> None:
+    def follow_tasks(self) -> None:
         """From now on, stop the rank at lines of its tasks only, by asyncio's agent. A task that the rank's own agent
         has stopped continues.
         """
@@ -248,13 +249,14 @@ class AsyncioHand(PythonHand):
         talk.replace_breakpoints(points)
 
     def advance(self, movement: Movement, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has made a movement, such as a step, and return the stop there. If the rank
-        makes no progress, the stop is `waiting`.
+        """Let the rank run until a task has made a movement, such as a step, and return the stop there. If `idle`,
+        which is asked meanwhile, returns True, the stop is `waiting`. `child`: follow the next task that `task`
+        creates.
         """
         stands = not self._follows and self.stopped is not None
         if stands:
             self._take_over()
-        self.follow()
+        self.follow_tasks()
         self.poll()
         self.task = None
         if not stands:
@@ -284,7 +286,7 @@ class AsyncioHand(PythonHand):
         if self._follows and any(point.condition for point in points):
             raise DebuggerError("its tasks are followed: conditions hold for ranks whose tasks are not")
         if any(point.task is not None for point in points):
-            self.follow()
+            self.follow_tasks()
         if self._follows:
             self.backend.replace_breakpoints(points)
         else:

@@ -183,7 +183,7 @@ def find_frame_level(gdb: Gdb, thread: int, frame_count: int, stack_address: int
     """
     inside = None
     for level in range(frame_count):
-        if gdb.pointer("$sp", thread, level) - RED_ZONE * (level == 0) > stack_address:
+        if gdb.evaluate_pointer("$sp", thread, level) - RED_ZONE * (level == 0) > stack_address:
             return inside
         inside = level
     return None

@@ -30,5 +30,5 @@ def run_sections(sections: Sequence[AnalysisSection], trace: Trace, match: Match
 
 
 def limit_groups(groups: Iterable[list[Finding]], max_groups: int | None) -> Iterator[list[Finding]]:
-    """Return the groups that are reported: the first `max_groups`, or all."""
+    """Return the groups of findings to report: the first `max_groups`, or all if that is None."""
     return islice(groups, max_groups)

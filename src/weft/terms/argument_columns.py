@@ -39,12 +39,12 @@ class Ragged:
 
     @property
     def owners(self) -> Ints:
-        """Return for each value which event it belongs to."""
+        """Return, for each value, the index of its event."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @property
     def offsets(self) -> Ints:
-        """Return for each value its index in its event's array."""
+        """Return, for each value, its index in the array of its event."""
         return np.arange(len(self.values)) - np.repeat(self.starts[:-1], self.lengths)
 
 
@@ -99,7 +99,7 @@ def indices_in(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray
 
 
 def integer_column(found: dict[str, Column], name: str) -> Ints:
-    """Return a scalar parameter out of the result of `columns`; an empty array if it is not there."""
+    """Return one scalar argument out of a result of decode_columns. Empty if it is not there."""
     values = found.get(name)
     return values if isinstance(values, np.ndarray) else np.zeros(0, np.int64)
 

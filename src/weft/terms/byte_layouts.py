@@ -253,5 +253,5 @@ def _find_gapless_end(layout: Layout, first_byte: int) -> int:
 
 
 def covers_range(of: Layout, low: int, high: int) -> bool:
-    """Return whether a layout has all bytes from `low` to before `high`."""
+    """Return whether a layout contains all bytes from `low` up to `high` (excluded)."""
     return share_bytes(of, Layout([Strided(low, 1)])) is True and _find_gapless_end(of, low) >= high

@@ -43,7 +43,7 @@ class BufferRegion(NamedTuple):
     written: bool
 
 
-def list_regions(event: Event) -> Iterator[BufferRegion]:
+def list_buffer_regions(event: Event) -> Iterator[BufferRegion]:
     """Yield the memory of each buffer that a call uses, if its bytes are known. For MPI_Win_create it is the window's
     memory.
     """
@@ -119,7 +119,9 @@ def _list_element_blocks(
 
 
 def _count_peers(event: Event, row: Meaning) -> int:
-    """Return how many peers a collective has here; 0 for neighbours."""
+    """Return how many processes take part in a collective; 0 for a neighbourhood collective. `row`: the function's
+    meaning.
+    """
     comm = event.comm
     return 0 if comm is None or row.is_neighbourhood else len(comm.peers(event.rank.index))
 

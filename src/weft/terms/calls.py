@@ -148,7 +148,7 @@ ENDS: Final = FINALIZE | SESSION_ENDS
 
 @cache
 def functions_with_sync(*wanted: Sync) -> frozenset[str]:
-    """Return the functions that do this to the epochs of a window."""
+    """Return the functions that have one of these effects on the epochs of a window, such as opening one."""
     return functions_with(Act.EPOCH, Act.COLLECTIVE, where=lambda m: m.sync in wanted)
 
 
@@ -165,7 +165,7 @@ REQUEST_MAKERS: Final = names_of(m for m in meaning.all_meanings().values() if "
 
 
 def message_name(name: str) -> str:
-    """Return a function's name as messages for people have it: send for `MPI_Send_c`."""
+    """Return a function's name as messages write it: `send` for MPI_Send_c."""
     return base_name(name).lower()
 
 
@@ -197,7 +197,7 @@ class Masks:
         return self._tables[names]
 
     def where(self, rank: Rank, names: frozenset[str]) -> NDArray[np.int64]:
-        """Return the indices of a rank's events that call one of `names`."""
+        """Return the indices of a rank's events that call one of the functions `names`."""
         return catalogue_of(rank).where(self.table(names))
 
 
@@ -226,7 +226,7 @@ class CallCatalogue:
         self.failed = self.open = self.changed = 0
         for start in range(0, len(events), PART):
             part = events[start : start + PART]
-            failed, unfinished, changed = kernels.run_catalogue(part, self.function[start : start + PART], counts)
+            failed, unfinished, changed = kernels.fill_catalogue(part, self.function[start : start + PART], counts)
             self.failed, self.open, self.changed = self.failed + failed, self.open + unfinished, self.changed + changed
             if len(events) > LONG:
                 release_pages(part)
@@ -241,7 +241,7 @@ class CallCatalogue:
         return np.flatnonzero(self.function == function.id) if function.id in self.counts else np.zeros(0, np.int64)
 
     def count(self, table: NDArray[np.bool_]) -> int:
-        """Return how many events call a function that is True in a lookup table."""
+        """Return how many events call certain functions. `table`: a mask over function ids."""
         return sum(count for id, count in self.counts.items() if table[id])
 
     def where(self, table: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -249,7 +249,7 @@ class CallCatalogue:
         count = self.count(table)
         if count in (0, len(self.function)):
             return np.arange(count)
-        return kernels.run_where(self.function, table, count)
+        return kernels.find_rows_where_true(self.function, table, count)
 
 
 _SCRATCH: Final = local()

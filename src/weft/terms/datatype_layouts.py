@@ -14,8 +14,10 @@ from weft.terms.byte_layouts import MOST_PARTS, TOO_MUCH, Layout, gapless_layout
 from weft.terms.datatype_sizes import gapless_size, size_in_bytes
 from weft.terms.strided_blocks import Level, Strided, simplify_parts
 from weft.trace import Datatype
+from weft.trace.datatypes import PADDED_PAIRS
 
 _DEEPEST: Final = 50
+_INT: Final = 4
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ def _lay_out_element(datatype: Datatype, seen: dict[int, _Element], depth: int) 
     seen[datatype.id] = _UNKNOWN
     definition = datatype.definition
     inner: list[_Element] = []
-    key: Hashable = gapless_size(datatype), size_in_bytes(datatype), datatype.extent
+    pair = PADDED_PAIRS.get(datatype.name) if datatype.is_predefined else None
+    key: Hashable = gapless_size(datatype), size_in_bytes(datatype), datatype.extent, pair
     if depth > _DEEPEST:
         return _UNKNOWN
     if definition is not None and not gapless_size(datatype):
@@ -122,6 +125,8 @@ def _make_element(datatype: Datatype, inner: list[_Element]) -> _Element:
         return _Element(extent, (Strided(0, size),))
     if datatype.definition is None:
         size = size_in_bytes(datatype) or 0
+        if (pair := PADDED_PAIRS.get(datatype.name)) is not None and size > _INT:
+            return _Element(extent, (Strided(0, size - _INT), Strided(pair.int_offset, _INT)))
         return _Element(extent, (Strided(0, size),) if size else None)
     try:
         parts = _blocks_of_element(datatype, inner)

@@ -61,7 +61,7 @@ def site_suffix(event: Event) -> str:
 
 
 def has_loop_at(rank: Rank, site: int, around: int = 0) -> bool:
-    """Return whether the source has a loop that waits for something at a call site, or within `around` lines of it."""
+    """Return whether the source has a loop that waits for something at a call site, or up to `around` lines away."""
     place = rank.site(site)
     return sources.sources_of(rank.trace).has_waiting_loop(place.file or "", place.line, around)
 
@@ -141,7 +141,9 @@ def _method_names(functions: FunctionTable) -> frozenset[str]:
 
 
 def _argument_name(event: Event, place: str, usually: str) -> str:
-    """Return what the run's system calls an argument."""
+    """Return the name of an argument: `usually` for MPI, or the name in another message-passing system. `place`: its
+    field in the record.
+    """
     found = event.function.slot.get(place)
     return found.name if found is not None and event.rank.trace.system is not MPI else usually
 
@@ -182,6 +184,8 @@ def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
 
 
 def call_words(event: Event, *, peers: bool = True) -> str:
-    """Return `recv(source=0, tag=99)`; `barrier` for a call whose arguments name no partner."""
+    """Return a call with the arguments that name its partners: `recv(source=0, tag=99)`, or only `barrier` without such
+    arguments.
+    """
     parts = partner_arguments(event, peers=peers)
     return function_word(event) + (f"({', '.join(parts)})" if parts else "")

@@ -45,7 +45,7 @@ class FindingLimiter:
         self._seen: dict[Hashable, int] = defaultdict(int)
 
     def more(self, key: Hashable) -> bool:
-        """Count one finding with this key; return whether it is still to be reported."""
+        """Count one finding with this key. Return whether it is among the first ones, which are reported."""
         self._seen[key] += 1
         return self._seen[key] <= MAX_OF_ONE_SITE
 
@@ -72,10 +72,10 @@ def make_left_out_note(kind: str, event: Event, question: str) -> Finding:
 
 
 def cause_key(*events: Event) -> str:
-    """Return a key that findings about the same calls at the same lines share, whatever the rank."""
+    """Return a key that is equal for findings about the same functions called at the same lines, on whatever rank."""
     return "; ".join(f"{event.function.name}{describe.site_suffix(event)}" for event in events)
 
 
 def call_at(event: Event) -> str:
-    """Return `isend(dest=1, tag=3) at a.c:5`."""
+    """Return a call with its place: `isend(dest=1, tag=3) at a.c:5`."""
     return describe.call_words(event) + describe.site_suffix(event)

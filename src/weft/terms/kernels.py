@@ -14,11 +14,13 @@ from weft.native.headers.columns import Column, ColumnsInput, kernel
 
 
 def run_decode(given: ColumnsInput, columns: Sequence[Column], *, fill: bool) -> None:
-    """Run weft_decode_columns over the events of `given`; it fills the arrays of `columns`."""
+    """Decode the arguments of the events in `given` in C, into the arrays of `columns`. With fill=False only lengths
+    are counted.
+    """
     kernel().weft_decode_columns(given, as_c_array(columns, Column), fill)
 
 
-def run_catalogue(
+def fill_catalogue(
     events: NDArray[Any], function: NDArray[np.uint16], counts: NDArray[np.int64]
 ) -> tuple[int, int, int]:
     """Fill `function` (the function of each event) and `counts` (calls by function) in C. Return how many events
@@ -30,7 +32,7 @@ def run_catalogue(
     return failed, unfinished, changed
 
 
-def run_where(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+def find_rows_where_true(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
     """Return the rows whose function id is True in `table`, computed in C. `count`: how many rows there are."""
     rows = np.empty(count + 1, np.int64)
     scan.kernel().weft_find_function_rows(function, len(function), table, rows)

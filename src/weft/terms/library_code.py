@@ -31,6 +31,8 @@ def is_library_code(site: CallSite) -> bool:
 
 
 def innermost_user_site(stack: Iterable[CallSite]) -> CallSite | None:
-    """Return the innermost call site of a stack that is the user's own, preferring one with a known line; else None."""
+    """Return the innermost call site of a stack in the user's own code. One with a known line is preferred; None if
+    there is none.
+    """
     users = [site for site in stack if (site.known or site.module) and not is_library_code(site)]
     return next((site for site in users if site.known), None) or next(iter(users), None)

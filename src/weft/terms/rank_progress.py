@@ -42,7 +42,9 @@ _ENDS: Final = {
 
 
 def describe_end(rank: Rank) -> str:
-    """Say how a rank ended that is in no call and did not reach the last call of its system."""
+    """Return words on how a rank ended that is in no call and never came to the last call of its system (such as
+    MPI_Finalize).
+    """
     system = rank.trace.system
     return _ENDS.get(rank.state, f"ended outside of {system.name}, before {system.last}")
 

@@ -47,7 +47,7 @@ def read_contributions(trace: Trace, match: Match, instance: int) -> list[Contri
 
 
 def blocking_name(name: str) -> str:
-    """Return the blocking function of which a function is a form, without MPI_."""
+    """Return the blocking form of a function, without `MPI_`: Allreduce for Iallreduce."""
     row = find_meaning(name)
     return row.kin if row else ""
 
@@ -139,7 +139,9 @@ def operation_name(event: Event) -> str:
 
 
 def combine_contributions(parts: list[Contribution], name: str) -> Combined | None:
-    """Combine what members brought in the order of ranks; None if that cannot be done. `name`: the operation."""
+    """Return the result of a reduction of all contributions in the order of ranks, and a bound of its rounding error.
+    None if they cannot be combined. `name`: the operation.
+    """
     brought = [part.brought for part in parts if part.brought is not None]
     return combine_numbers(np.stack(brought), name) if len({(x.dtype, len(x)) for x in brought}) == 1 else None
 

@@ -45,7 +45,7 @@ _TO_PEERS: Final = functions_with(Act.SEND, Act.RECEIVE, Act.ACCESS)
 
 
 def side_of(parameter: str) -> Side:
-    """Return the side that a parameter belongs to, by its name in the standard."""
+    """Return whether a parameter belongs to sending, to receiving or to both, by its name in the standard."""
     return next((side for prefix, side in _PREFIXES if parameter.startswith(prefix)), Side.OTHER)
 
 
@@ -65,7 +65,7 @@ def is_significant(rank: Rank, events: Ints, parameter: str) -> Mask:
     if row.name in _TO_PEERS:
         found &= rank.events["peer"][events] != PROC_NULL
     if row.act is Act.ACCESS and side is Side.ORIGIN:
-        found &= ~has_no_op(rank, events)
+        found &= ~uses_mpi_no_op(rank, events)
     elif row.act is Act.SEND_RECEIVE:
         found &= _is_significant_in_sendrecv(rank, events, side)
     elif row.moves:
@@ -94,7 +94,7 @@ def _is_significant_in_collective(rank: Rank, events: Ints, row: Meaning, side: 
 _VOID_SENDING: Final = (InPlace.SENDING, InPlace.SENDING_AT_ROOT)
 
 
-def has_no_op(rank: Rank, events: Ints) -> Mask:
+def uses_mpi_no_op(rank: Rank, events: Ints) -> Mask:
     """Return a mask of the one-sided calls with the operation MPI_NO_OP. They only read the target, and use nothing of
     the origin buffer.
     """

@@ -27,7 +27,7 @@ class Strided(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the first byte after it."""
+        """Return the offset after the last byte."""
         return self.offset + self.length + sum(stride * (times - 1) for stride, times in self.levels)
 
     @property
@@ -71,14 +71,14 @@ def _merge_levels(length: int, levels: list[Level]) -> tuple[int, tuple[Level, .
 
 
 def simplify_parts(parts: Iterable[Strided]) -> tuple[Strided, ...]:
-    """Return the parts in the order of memory, as few as are simple to find: each byte as often as before."""
+    """Return the parts (patterns of blocks) in the order of memory, merged where that is simple. Each byte occurs as
+    often as before.
+    """
     return tuple(_merge_equal_steps(list(_merge_touching(sorted(parts)))))
 
 
 def _merge_touching(parts: list[Strided]) -> Iterator[Strided]:
-    """Yield the parts (patterns of blocks), with a part merged into the one before it if it continues where
-    that ends.
-    """
+    """Yield the parts (patterns of blocks). A part that begins where the one before it ends is merged with that."""
     held: Strided | None = None
     for part in parts:
         if held is not None and held.levels == part.levels and held.offset + held.length == part.offset:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from weft.terms.datatype_sizes import basic_type_size, size_in_bytes
 from weft.trace import Datatype
+from weft.trace.datatypes import PADDED_PAIRS, PAIRS
 
 MOST: Final = 4096
 """Runs of a datatype that are followed; more are not known."""
@@ -23,7 +24,7 @@ class TypeMapRun(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the first byte after it."""
+        """Return the displacement after the last byte."""
         return self.at + self.width * self.times
 
 
@@ -44,7 +45,9 @@ def type_map(datatype: Datatype | None) -> tuple[TypeMapRun, ...] | None:
 
 
 def _merge_runs(runs: Iterable[TypeMapRun]) -> Iterator[TypeMapRun]:
-    """Yield the runs, each merged with the one before it if it continues it. Raises _TooMany for more than MOST."""
+    """Yield the runs of basic types. A run that continues the one before it is merged with that. Raises _TooMany for
+    more than MOST.
+    """
     held: TypeMapRun | None = None
     for many, run in enumerate(runs):
         if many > MOST:
@@ -67,16 +70,31 @@ def _runs_of(datatype: Datatype, depth: int) -> Iterator[TypeMapRun]:
         raise _TooMany
     if datatype.signature() == ():
         return
+    if datatype.is_predefined and datatype.name in PAIRS:
+        runs = list(_runs_of_pair(datatype.name))
+        if sum(run.width * run.times for run in runs) != size_in_bytes(datatype):
+            raise _TooMany  # Fortran's kinds are not the usual ones
+        yield from runs
+        return
     if datatype.is_predefined:
         width = basic_type_size(datatype.name)
         if not width or width != (size_in_bytes(datatype) or width):
-            raise _TooMany  # a pair, or a type that the machine's table does not have
+            raise _TooMany  # a type that the machine's table does not have
         yield TypeMapRun(0, datatype.name, width, 1)
         return
     for inner, at, times in _inner_blocks(datatype):
         if inner is None:
             raise _TooMany
         yield from _repeat_runs(inner, at, times, depth)
+
+
+def _runs_of_pair(name: str) -> Iterator[TypeMapRun]:
+    """Yield the runs of basic types in one element of a pair type such as MPI_DOUBLE_INT."""
+    place = 0
+    for basic, times in PAIRS[name]:
+        width = basic_type_size(basic)
+        yield TypeMapRun(place, basic, width, times)
+        place = PADDED_PAIRS[name].int_offset if name in PADDED_PAIRS else place + times * width
 
 
 def _repeat_runs(inner: Datatype, at: int, times: int, depth: int) -> Iterator[TypeMapRun]:

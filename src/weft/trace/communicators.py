@@ -59,7 +59,7 @@ class Communicator:
         return len(self.members)
 
     def group(self, rank: int) -> tuple[int, ...]:
-        """Return the group that the rank with this index belongs to."""
+        """Return the group of this communicator to which a process belongs. `rank`: its rank index."""
         return self.remote_members if self.inter and self._is_in_second_group(rank) else self.members
 
     def peers(self, rank: int) -> tuple[int, ...]:
@@ -183,11 +183,11 @@ class Communicators:
             self._unify_definitions(rank)
 
     def of(self, rank: int, id: int) -> Communicator | None:
-        """Return the communicator that the rank with this index knows by `id`."""
+        """Return the communicator that a rank knows by `id`; None if there is none. `rank`: rank index."""
         return self._by_rank[rank].get(id)
 
     def ids(self, rank: int) -> dict[int, Communicator]:
-        """Return all communicators of a rank by its own ids."""
+        """Return all communicators of a rank, by the ids that the rank has for them. `rank`: rank index."""
         return self._by_rank[rank]
 
     def _add_communicator(

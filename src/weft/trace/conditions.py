@@ -407,7 +407,7 @@ def selects_ranks(term: Term) -> bool:
 
 
 def select_ranks(term: Term, count: int) -> Mask:
-    """Return a mask of the ranks, of `count`, that a term about ranks selects."""
+    """Return a mask over `count` ranks: those that a term such as `rank:0-3` selects."""
     return _select_by_number(np.arange(count), term) ^ term.negated
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from weft.trace.definitions import DatatypeDefinition, Definitions
 from weft.trace.functions import FunctionTable
@@ -16,6 +16,20 @@ MAX_RUNS: Final = 65536
 MAX_DEPTH: Final = 100
 MAX_COUNT: Final = 2**63 - 1
 _CACHED_RUNS: Final = 256
+
+
+class PaddedPair(NamedTuple):
+    """Where the int of a pair type begins, and the bytes from one element to the next."""
+
+    int_offset: int
+    extent: int
+
+
+PADDED_PAIRS: Final = {
+    "MPI_SHORT_INT": PaddedPair(4, 8), "MPI_LONG_INT": PaddedPair(8, 16), "MPI_DOUBLE_INT": PaddedPair(8, 16),
+    "MPI_LONG_DOUBLE_INT": PaddedPair(16, 32),
+}  # fmt: skip
+"""The pair types that lie in memory with gaps, as C's structures do on x86-64 and AArch64 Linux."""
 
 # MPI-4.1, 6.9.4: the pair types have the signature of their struct.
 PAIRS: Final[dict[str, Signature]] = {
@@ -88,7 +102,8 @@ class Datatype:
         self.lb: int | None
         self.extent: int | None
         if definition is None:
-            self.size = self.extent = functions.datatype_sizes.get(id)
+            self.size = functions.datatype_sizes.get(id)
+            self.extent = self.size if name not in PADDED_PAIRS else PADDED_PAIRS[name].extent
             self.lb = None if self.size is None else 0
             self.combiner = "NAMED"
         else:

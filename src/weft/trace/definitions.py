@@ -384,7 +384,7 @@ class Definitions:
             self._add_record(kind, body)
 
     @cached_property
-    def stored_by_window(self) -> dict[int, list[StoredDefinition]]:
+    def changes_between_fences_by_window(self) -> dict[int, list[StoredDefinition]]:
         """Return the changes of window memory between fences, in order, by the id of the window."""
         found: dict[int, list[StoredDefinition]] = {}
         for stored in self.stored:

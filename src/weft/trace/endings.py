@@ -48,18 +48,18 @@ class Ending:
 
     @property
     def part_of_weft(self) -> str:
-        """Return, for a signal that Weft's own recorder raised, the part of it that was running; else ""."""
+        """Return the part of Weft that was running, if Weft's own recorder raised the signal; else ""."""
         return self.traceback if self.kind is EndingKind.SIGNAL else ""
 
     @property
     def how(self) -> ExitKind:
-        """Return how an EXIT came to its status."""
+        """Return what led to an exit, such as a call of exit(); UNKNOWN for other endings."""
         known = self.kind is EndingKind.EXIT and self.detail in ExitKind.__members__.values()
         return ExitKind(self.detail) if known else ExitKind.UNKNOWN
 
     @property
     def stack(self) -> tuple[CallSite, ...]:
-        """Return the stack that interests the user first: the Python stack if there is one, else the native one."""
+        """Return the Python stack if there is one, else the native one."""
         return self.python or self.native
 
     @property

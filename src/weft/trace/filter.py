@@ -138,7 +138,7 @@ class Filter:
 
     @property
     def terms(self) -> list[Term]:
-        """All terms, of all alternatives."""
+        """Return all terms of the filter, from all alternatives."""
         return [term for terms in self.alternatives for term in terms]
 
     def __str__(self) -> str:

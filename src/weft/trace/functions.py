@@ -65,42 +65,46 @@ class Function:
 
     @property
     def called(self) -> str:
-        """Return the name in the program's source: a record may split one function of PVM into several."""
+        """Return the function's name as the program calls it. A record may split one function of PVM into several."""
         return self.name.partition(".")[0]
 
     @property
     def within(self) -> bool:
-        """Return whether the system's library calls it to do its work, such as a message of a barrier."""
+        """Return whether the library makes this call to do its own work, such as a message of a barrier."""
         return self.called != self.name and self.name.rpartition(".")[2] in ("send", "recv")
 
     @cached_property
     def slot(self) -> dict[str, Parameter]:
-        """Return the parameters that are in the slot, by their place in it."""
+        """Return the parameters that the fixed part of a call's record holds, by their field in it."""
         return {p.place: p for p in self.parameters if p.place not in ("tail", "none")}
 
     @cached_property
     def tail_in(self) -> tuple[Parameter, ...]:
-        """Return the parameters that the tail has from the call's entry on."""
+        """Return the parameters that are stored after the fixed part of a call's record when the call begins."""
         return tuple(p for p in self.parameters if p.part in ("entry", "both"))
 
     @cached_property
     def tail_out(self) -> tuple[Parameter, ...]:
-        """Return the parameters that the tail has from the call's exit on."""
+        """Return the parameters that are stored after the fixed part of a call's record when the call returns."""
         return tuple(p for p in self.parameters if p.part in ("exit", "both"))
 
     @cached_property
     def is_poll(self) -> bool:
-        """Return whether programs poll with it: failed polls in a row are one event, counted in its `count`."""
+        """Return whether programs poll with this function. Its failed calls in a row are one event, counted in
+        `count`.
+        """
         return base_name(self.name) in _POLLS
 
     @cached_property
     def is_folded(self) -> bool:
-        """Return whether equal calls in a row from one place are one event, counted in its `count`."""
+        """Return whether equal calls of this function in a row, from one place, are one event. Their number is in
+        `count`.
+        """
         return base_name(self.name) in _FOLDED
 
     @cached_property
     def probes(self) -> bool:
-        """Return whether it looks for a message."""
+        """Return whether the function looks for a message without receiving it."""
         return base_name(self.name) in _PROBES
 
     @cached_property
@@ -200,11 +204,11 @@ class FunctionTable:
         """Return the name of a predefined object."""
         return self.objects.get(cls, {}).get(id)
 
-    def object_id(self, cls: str, name: str) -> int:
+    def object_id(self, object_class: str, name: str) -> int:
         """Return the id of a predefined object. KeyError if none has this name."""
-        if cls not in self._ids:
-            self._ids[cls] = {n: i for i, n in self.objects.get(cls, {}).items()}
-        return self._ids[cls][name]
+        if object_class not in self._ids:
+            self._ids[object_class] = {n: i for i, n in self.objects.get(object_class, {}).items()}
+        return self._ids[object_class][name]
 
 
 def _as_list(value: object) -> list[object]:

@@ -22,7 +22,7 @@ from weft.trace import layout
 from weft.trace.layout import StreamKind
 from weft.trace.mapping import Extent, copy_extents, map_extents
 from weft.trace.rankfile import RankFile, open_record
-from weft.trace.rings.chunks import decode_dropped
+from weft.trace.rings.chunks import decode_dropped_calls
 
 SUFFIX: Final = ".pack"
 MAGIC: Final = b"weftpack"
@@ -172,7 +172,7 @@ class PackedFile(RankFile):
                          if kind == StreamKind.OUTCOMES}  # fmt: skip
         self._extents = {key: [Extent(int(one["offset"]), int(one["size"]))] for key, one in self._rows.items()
                          if key[0] in self.KINDS and key[0] != StreamKind.BEFORE}  # fmt: skip
-        self.dropped = {thread: decode_dropped(self._read_stream(one).tobytes())[1]
+        self.dropped = {thread: decode_dropped_calls(self._read_stream(one).tobytes())[1]
                         for (kind, thread), one in self._rows.items() if kind == StreamKind.BEFORE}  # fmt: skip
 
     def nibbles(self, thread: int) -> int:

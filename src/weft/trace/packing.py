@@ -35,7 +35,7 @@ from weft.trace.packed import (
     Pack,
 )
 from weft.trace.rankfile import RankFile
-from weft.trace.rings.chunks import encode_dropped
+from weft.trace.rings.chunks import encode_dropped_calls
 
 Key = tuple[int, int]
 """Kind and number of a stream."""
@@ -162,7 +162,7 @@ def _list_streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
     """
     found = [(key, file.stream(StreamKind(key[0]), key[1]), file.nibbles(key[1]) * (key[0] == StreamKind.OUTCOMES))
              for key in file.streams()]  # fmt: skip
-    accounts = [((int(StreamKind.BEFORE), thread), np.frombuffer(encode_dropped(dropped), np.uint8), 0)
+    accounts = [((int(StreamKind.BEFORE), thread), np.frombuffer(encode_dropped_calls(dropped), np.uint8), 0)
                 for thread, dropped in file.dropped.items()]  # fmt: skip
     return found + accounts
 

@@ -89,7 +89,7 @@ class Run(Protocol):
 
     @property
     def suffix(self) -> Suffix | None:
-        """Return which calls count, None for a run that is whole."""
+        """Return the calls that count, if earlier ones were dropped (`weft run --keep`); None for a whole run."""
         ...
 
     @property
@@ -106,11 +106,11 @@ class Run(Protocol):
         ...
 
     def add_problem(self, *texts: str) -> None:
-        """Note in sentences what of the run could not be read."""
+        """Note sentences about parts of the run that could not be read."""
         ...
 
     def add_damage(self, *texts: str) -> None:
-        """Say of a part of the run that it is damaged."""
+        """Note sentences about damaged parts of the run."""
         ...
 
 
@@ -150,7 +150,7 @@ class Thread:
 
     @cached_property
     def tails(self) -> NDArray[np.uint8]:
-        """Return the thread's TAILS stream, zero copy, read-only."""
+        """Return the thread's stream of further arguments (TAILS), as a read-only view of the file."""
         file = self.rank.file
         return file.stream(StreamKind.TAILS, self.slot) if file else np.empty(0, np.uint8)
 
@@ -240,7 +240,9 @@ class Rank:
 
     @property
     def serves(self) -> bool:
-        """Return whether its program is the system's own, and not the user's, such as PVM's group server."""
+        """Return whether the rank runs a program of the system itself, such as PVM's group server, and none of the
+        user.
+        """
         servers = self.trace.system.servers
         return bool(servers) and PurePath(next(iter(self.definitions.argv), "")).name in servers
 
@@ -269,7 +271,9 @@ class Rank:
 
     @cached_property
     def message_hashes(self) -> Hashes:
-        """Return the hashes of messages with their contents; without rows for a run without `--hash-messages`."""
+        """Return the hashes of the rank's messages, with recorded contents. Empty for a run without
+        `--hash-messages`.
+        """
         return read_hashes(self.file, [thread.slot for thread in self.threads], self.event_threads)
 
     @property
@@ -308,12 +312,12 @@ class Rank:
 
     @property
     def event_threads(self) -> NDArray[np.int32]:
-        """Return for each event which of `threads` made the call."""
+        """Return, for each event, the index in `threads` of the thread that made the call."""
         return self._merged_events[1] if self._has_threads else np.zeros(len(self.events), np.int32)
 
     @property
     def event_positions(self) -> NDArray[np.int64]:
-        """Return for each event its index in its thread's events."""
+        """Return, for each event, its index among the events of its thread."""
         return self._merged_events[2] if self._has_threads else np.arange(len(self.events))
 
     def locate(self, index: int) -> tuple[Thread, int]:
@@ -427,7 +431,9 @@ class Rank:
         return self.trace._known_worlds.get(self.index, {})
 
     def given_name(self, cls: int, id: int) -> str | None:
-        """Return what the program called an object."""
+        """Return the name that the program gave an object; None if it gave none. `cls`: the number of the object's
+        class.
+        """
         return self.definitions.names.get((cls, id))
 
 
@@ -489,7 +495,7 @@ class Event(Slot):
 
     @property
     def peer_index(self) -> int:
-        """Return the index of the peer in trace.ranks, -1 for none."""
+        """Return the rank index of the peer; -1 if there is none."""
         comm = self.comm
         return comm.peer(self.rank.index, self.peer) if comm else -1
 
@@ -518,7 +524,9 @@ class Event(Slot):
 
     @property
     def calls(self) -> int:
-        """Return how many calls this event stands for: failed polls or equal local calls in a row, else 1."""
+        """Return how many calls this event stands for: failed polls, or equal local calls in a row. For all others it
+        is 1.
+        """
         folds = self.polls or (int(self._slot["count"]) if self.function.is_folded else 1)
         return max(folds, 1)
 
@@ -550,7 +558,7 @@ class Event(Slot):
 
     @property
     def site(self) -> CallSite:
-        """Return where in the program the call is."""
+        """Return the place in the program that made the call."""
         return self.rank.site(self.site_id)
 
     @property
@@ -602,7 +610,7 @@ class Event(Slot):
 
     @property
     def damage(self) -> str | None:
-        """Return why some arguments are missing, None if all are there."""
+        """Return why some arguments are missing; None if none is."""
         return self.tail.damage if self.tail else None
 
     @cached_property

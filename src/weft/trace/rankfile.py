@@ -15,7 +15,13 @@ from weft.safety.folders import Unfit, open_regular
 from weft.trace import layout
 from weft.trace.layout import PAGE, Clock, Level, State, StopReason, StreamKind
 from weft.trace.mapping import Extent, read_extents
-from weft.trace.rings.chunks import RING_STREAMS, DroppedCalls, order_chunks, read_dropped, split_ring_chunk_numbers
+from weft.trace.rings.chunks import (
+    RING_STREAMS,
+    DroppedCalls,
+    order_chunks,
+    read_dropped_calls,
+    split_ring_chunk_numbers,
+)
 
 MAX_THREADS = 65536
 _READS: Final = {major: f"{major}.{layout.FORMAT_MINOR}" for major in (layout.FORMAT_MAJOR, layout.FORMAT_MAJOR_KEPT)}
@@ -139,7 +145,7 @@ class RankFile:
             table, numbers = split_ring_chunk_numbers(table)
             for thread in np.unique(table["thread"][table["kind"] == StreamKind.BEFORE]).tolist():
                 ours = table[(table["kind"] == StreamKind.BEFORE) & (table["thread"] == thread)]
-                self.dropped[thread] = read_dropped(fd, ours)
+                self.dropped[thread] = read_dropped_calls(fd, ours)
         streams: dict[tuple[int, int], list[tuple[Any, Any]]] = defaultdict(list)
         claimed = np.sort(table, order="offset") if len(table) else table
         ends = claimed["offset"] + claimed["pages"].astype(np.uint64) * np.uint64(PAGE)
@@ -240,7 +246,7 @@ class RankFile:
         return extents
 
     def streams(self) -> list[tuple[int, int]]:
-        """Return kind and number of each stream."""
+        """Return (kind, number) of each stream in the file."""
         return list(self._extents)
 
     def threads(self) -> list[int]:
@@ -253,7 +259,7 @@ class RankFile:
         return sorted(thread for of, thread in self._extents if of == kind)
 
     def extents(self, kind: StreamKind, thread: int = 0) -> list[Extent]:
-        """Return where a stream is in the file."""
+        """Return the pieces of the file that make up a stream."""
         return self._extents.get((kind, thread), [])
 
     def stream_size(self, kind: StreamKind, thread: int = 0) -> int:

@@ -123,7 +123,7 @@ class Trace:
         return self._end or self
 
     def set_last_part(self, part: Trace) -> None:
-        """Set the part of the run that says how it ended, so that nobody need read all of it."""
+        """Set the part of the run in which it ends. Questions about the end then do not read the whole run."""
         self._end = part
 
     @property
@@ -141,7 +141,7 @@ class Trace:
                 self._unsaid += 1
 
     def add_damage(self, *texts: str) -> None:
-        """Say of a part of the run that it is damaged: the run is incomplete then."""
+        """Note sentences about damaged parts of the run. The run counts as incomplete then."""
         self.add_problem(*texts)
         self.is_incomplete |= bool(texts)
 
@@ -153,7 +153,7 @@ class Trace:
 
     @property
     def own(self) -> list[Rank]:
-        """Return the ranks of `share`."""
+        """Return the ranks that this process analyses (`share`)."""
         return self.ranks[self.share.start : self.share.stop]
 
     # Worlds
@@ -248,13 +248,13 @@ class Trace:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return what tasks are called, by rank: `worker 0.2`; [] if ranks have numbers only."""
+        """Return the names of the ranks, such as `worker 0.2`; [] if they only have numbers."""
         told = self.run.get("names")
         return [str(name) for name in told[: len(self.ranks)]] if isinstance(told, list) else []
 
     @property
     def level(self) -> Level:
-        """Return what was recorded: Level.TRACE or Level.OUTCOMES."""
+        """Return how much was recorded: Level.TRACE or Level.OUTCOMES."""
         levels = [r.file.header.level for r in self.ranks if r.file]
         return max(levels, default=Level.TRACE)
 
@@ -269,7 +269,7 @@ class Trace:
 
     @property
     def has_one_clock(self) -> bool:
-        """Return whether the ticks of all ranks are of one clock, that is, of one host."""
+        """Return whether all ranks have the same clock, as those of one host."""
         return len({(rank.header.host, rank.header.clock) for rank in self.ranks if rank.header}) <= 1
 
     @property
@@ -328,7 +328,7 @@ class Trace:
         return self._make_table_of("to_arrow", query)
 
     def to_pandas(self, query: str = "") -> Any:
-        """Return the calls that fit a filter as a pandas.DataFrame, whose numbers are of pandas' nullable types."""
+        """Return the calls that fit a filter as a pandas.DataFrame, with pandas' nullable types for numbers."""
         return self._make_table_of("to_pandas", query)
 
     def _make_table_of(self, form: str, query: str) -> Any:
@@ -345,7 +345,7 @@ class Trace:
         return self.plot() if type(self).draw_svg else None
 
     def _repr_html_(self) -> str | None:
-        """Return what a notebook shows of the run: its numbers and how it ended, above its picture."""
+        """Return the HTML that a notebook shows for the run: its numbers, how it ended, and its picture."""
         return self.facts_html() + (self.plot() if type(self).draw_svg else "")
 
     def facts_html(self) -> str:

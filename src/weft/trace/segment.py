@@ -110,7 +110,7 @@ class Segment(_TraceOfOpenRun):
         return EventId(rank, place) if place < len(before) and before[place] == index else None
 
     def outgoing_events(self, rank: int) -> list[int]:
-        """Return the events here of a rank whose messages belong to later calls of the run."""
+        """Return the events of a rank in this segment that belong to messages of later calls of the run."""
         here = [self.to_segment_event(EventId(rank, index)) for index in self.out[rank].tolist()] if self.out else []
         return [event[1] for event in here if event is not None]
 
@@ -126,7 +126,7 @@ class Segment(_TraceOfOpenRun):
 
 
 def lookahead_of(trace: Trace) -> Lookahead | None:
-    """Return what a segment knows of the rest of the run; None for other traces."""
+    """Return what a segment must know of the rest of the run; None for a whole run."""
     return trace.look if isinstance(trace, Segment) else None
 
 
@@ -175,7 +175,7 @@ class _OneRankView(_TraceOfOpenRun):
 
 
 def view_one_rank(run: Trace, rank: int) -> Trace:
-    """Return the run as seen by code that reads one of its ranks only."""
+    """Return the run for code that reads only one of its ranks. `rank`: its rank index."""
     return _OneRankView(run, rank)
 
 
@@ -190,7 +190,7 @@ def cut_rank(rank: Rank, own_calls: range, earlier: NDArray[np.int64] = NOTHING)
 
 
 def release_piece(piece: Rank) -> None:
-    """Give back the memory of a piece of a rank: it and its thread refer to each other."""
+    """Give back the memory of a rank made by `cut_rank`. Without this, it and its thread keep each other alive."""
     for thread in piece.__dict__.pop("threads"):
         thread.release()
 

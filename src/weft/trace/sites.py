@@ -139,7 +139,9 @@ class Sites:
         return self._known[key]
 
     def native(self, rank: HasSites, module: int, offset: int) -> list[CallSite]:
-        """Return the place of a return address, and those into which its function was inlined, innermost first."""
+        """Return the call sites of a return address, innermost first: functions that were inlined there, then the
+        function itself.
+        """
         return self._resolve_frames(rank, module, offset)
 
     def has_lines_of(self, path: str, build_id: str) -> bool:
@@ -187,7 +189,7 @@ def _callers_in_program(callers: Sequence[CallSite]) -> Iterator[CallSite]:
 
 
 def is_start_library(module: str) -> bool:
-    """Return whether a module is libc or the loader, which start every program."""
+    """Return whether a module is libc or the dynamic loader, which start every program."""
     return Path(module).name.startswith(("libc.so", "libc-", "ld-"))
 
 

@@ -41,7 +41,9 @@ class Slot:
 
     @property
     def tag(self) -> int:
-        """Return the tag; for reductions the id of the operation; for a closed wildcard the tag that it got."""
+        """Return the tag. For a wildcard receive that returned, it is the tag of the message; for a reduction, the
+        operation's id.
+        """
         return int(self._slot["tag"])
 
     @property
@@ -51,12 +53,14 @@ class Slot:
 
     @property
     def object(self) -> int:
-        """Return the id of the request, window, file, message or created object; its class is that of the parameter."""
+        """Return the id of the call's request, window, file, message or created object. The parameter says which class
+        it is.
+        """
         return int(self._slot["object"])
 
     @property
     def buffer(self) -> int:
-        """Return the address of the buffer; layout.IN_PLACE; 0 for MPI_BOTTOM and NULL."""
+        """Return the address of the buffer, or layout.IN_PLACE. 0 stands for MPI_BOTTOM and NULL."""
         return int(self._slot["buffer"])
 
     @property

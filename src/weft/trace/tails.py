@@ -94,7 +94,9 @@ def _read_value(cursor: Cursor, parameter: Parameter, buffer: int) -> object:
 
 
 def has_exit_part(function: Function, flags: int, count: int) -> bool:
-    """Return whether the tail has its exit part: not while the call is open, nor for `count` polls that failed."""
+    """Return whether results were stored after the fixed part of a call's record. They are missing if the call has not
+    returned, and for `count` polls that failed.
+    """
     failed_polls = function.is_poll and not flags & Flag.TRUE and count > 0
     return bool(flags & Flag.CLOSED) and not failed_polls
 

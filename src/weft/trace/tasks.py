@@ -2,7 +2,6 @@
 
 A switch holds how many calls its thread had made, so that calls and tasks are joined by counting; no clock is asked.
 """
-# ruff: noqa: A002 - the domain's word id
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ NAMED: Final = 0
 
 
 def task_label(task: int, name: str) -> str:
-    """Return how people read a task: `task 7 (name)`."""
+    """Return a task as people read it: `task 7 (name)`, or `task 7` without a name."""
     return f"task {task} ({name})" if name else f"task {task}"
 
 
@@ -48,7 +47,7 @@ class LogicalTask:
 
     @property
     def label(self) -> str:
-        """Return how people read it."""
+        """Return the task as people read it: `task 7 (name)`."""
         return task_label(self.id, self.name)
 
 
@@ -104,12 +103,12 @@ class TaskRank(HasSites, Protocol):
 
     @property
     def event_threads(self) -> NDArray[np.int32]:
-        """Return for each call which of `threads` made it."""
+        """Return, for each call, the index in `threads` of the thread that made it."""
         ...
 
     @property
     def event_positions(self) -> NDArray[np.int64]:
-        """Return for each call its index among its thread's."""
+        """Return, for each call, its index among the calls of its thread."""
         ...
 
 
@@ -159,20 +158,20 @@ class Tasks:
         return ids
 
     def of(self, event: int) -> LogicalTask | None:
-        """Return the task that made a call; None for none, or an unknown one."""
+        """Return the task that made a call; None if there is none or it is unknown. `event`: the call's event index."""
         return self.get(int(self.ids[event]))
 
-    def get(self, id: int) -> LogicalTask | None:
+    def get(self, number: int) -> LogicalTask | None:
         """Return the task with this number; None if it made no call."""
         ids, rows = self._definitions
-        at = int(np.searchsorted(ids, id))
-        if not id or at == len(ids) or ids[at] != id:
+        at = int(np.searchsorted(ids, number))
+        if not number or at == len(ids) or ids[at] != number:
             return None
         row = rows[at]
         names, site = self.definitions.names, int(row["site"])
         kind = TaskKind(int(row["kind"])) if int(row["kind"]) in list(TaskKind) else TaskKind.NONE
         where = self._site(self, site) if site else UNKNOWN
-        return LogicalTask(id, int(row["parent"]) or None, kind, names.get((NAMED, int(row["name"])), ""), where)
+        return LogicalTask(number, int(row["parent"]) or None, kind, names.get((NAMED, int(row["name"])), ""), where)
 
     def _note_problems(self, *texts: str) -> None:
         self._told(*(f"{self._file.name}: {text}" for text in texts))

@@ -20,7 +20,7 @@ def unzigzag(value: int) -> int:
 
 
 def signed64(value: int) -> int:
-    """`value` modulo 2^64, as a signed number."""
+    """Return `value` modulo 2^64, as a signed number."""
     value &= 2**64 - 1
     return value - 2**64 if value >> 63 else value
 
@@ -86,11 +86,11 @@ class Cursor:
         return unzigzag(self.read_unsigned())
 
     def size(self) -> int:
-        """Read how many bytes there are of something, or an address. Damaged for more than any memory has."""
+        """Read a number of bytes, or an address. Damaged if it is larger than any memory."""
         return self._check_magnitude(self.read_unsigned())
 
     def distance(self) -> int:
-        """Read a signed distance in bytes. Damaged for more than any memory has."""
+        """Read a signed distance in bytes. Damaged if it is larger than any memory."""
         return self._check_magnitude(self.read_signed())
 
     def _check_magnitude(self, n: int) -> int:

@@ -77,7 +77,7 @@ def find_suspect_events(rank: Rank, checked: CheckedFunctions) -> Ints:
 
 
 def _table_by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
-    """Return an array whose entry `id` is `sizes[id]`, -1 for an id without a size."""
+    """Return an array in which the entry at index `id` is `sizes[id]`, -1 for ids that `sizes` does not have."""
     table = np.full(max(sizes, default=0) + 1, -1, np.int32)
     for id, size in sizes.items():
         table[id] = size

@@ -181,7 +181,7 @@ class _ArgumentChecks:
         return np.sort(np.concatenate(parts))
 
     def _check_ranks(self) -> Iterator[Finding]:
-        """Find source, destination, root and target ranks that are outside of their communicator."""
+        """Find calls whose source, destination, root or target rank does not exist in their communicator or window."""
         for function, which in self._suspects_by_function("peer"):
             peer = self.events["peer"][which].astype(np.int64)
             name = function.slot["peer"].name
@@ -237,7 +237,7 @@ class _ArgumentChecks:
         return found
 
     def _check_receive_halves(self) -> Iterator[Finding]:
-        """Find wrong sources and tags in the receiving half of MPI_Sendrecv and its kin."""
+        """Find calls of MPI_Sendrecv and its kin with a wrong source or tag for the message that they receive."""
         which = self._events_calling(calls.SENDRECVS | calls.ISENDRECVS)
         for events, found in decode_columns(self.rank, which, frozenset(("source", "recvtag"))):
             source, tag = found.get("source"), found.get("recvtag")
@@ -292,7 +292,7 @@ class _ArgumentChecks:
         )
 
     def _check_uncommitted_datatypes(self) -> Iterator[Finding]:
-        """Find derived datatypes that the rank made and had not committed when it communicated with them."""
+        """Find calls that communicate with a derived datatype which the rank has made but not yet committed."""
         makers = self._events_calling(CLASSES[1].makers - {"Type_dup"})
         if not len(makers):
             return
@@ -485,7 +485,7 @@ class _ArgumentChecks:
                 yield from self._make_findings(events[bad], "color", lambda e: f"the negative color {e.args['color']}")
 
     def _check_group_ranks(self) -> Iterator[Finding]:
-        """Find ranks that are named twice where a group is made (MPI-4.1, 7.3.2)."""
+        """Find calls of MPI_Group_incl and MPI_Group_excl that name a rank twice (MPI-4.1, 7.3.2)."""
         for events, found in decode_columns(
             self.rank, self._events_calling(word_set("Group_incl Group_excl")), frozenset(("ranks",))
         ):
@@ -502,7 +502,7 @@ class _ArgumentChecks:
             yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
     def _check_error_classes(self) -> Iterator[Finding]:
-        """Find calls that returned an error class which names a kind of argument."""
+        """Find calls that returned an error whose class names a kind of argument, such as MPI_ERR_COUNT."""
         which = np.flatnonzero(self.events["error"] != 0) if catalogue_of(self.rank).failed else np.zeros(0, np.int64)
         library = str(self.rank.trace.functions.mpi or self.rank.trace.run.get("mpi") or "").lower()
         table = _OPEN_MPI if "open mpi" in library or "openmpi" in library else _MPICH

@@ -47,7 +47,7 @@ _TWICE: Final = "blocks of recvbuf that share bytes, which would be written more
 
 
 def find_aliased_buffers(rank: Rank) -> Iterator[WrongBuffer]:
-    """Find the calls of a rank that write bytes of a buffer that they also send, or write bytes twice."""
+    """Yield the calls of a rank that write into bytes which they also send, or that write a byte twice."""
     present = [rank.trace.functions[id] for id in catalogue_of(rank).present]
     for function, which in _successful_calls(rank, present, _functions_with_two_buffers(rank.trace.functions)):
         yield from _find_send_receive_overlaps(rank, function, which)

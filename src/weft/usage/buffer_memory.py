@@ -89,7 +89,7 @@ class RankMemory:
         return ((of.path, of.build_id), offset) if of is not None else None
 
     def _static_variable_at(self, address: int) -> MemoryRange | None:
-        """Return the static variable at an address."""
+        """Return the static variable that contains an address; None if none is known."""
         for module in self._modules.values():
             if module.base <= address < module.end:
                 found = self._variables.find_static((module.path, module.build_id), address - module.base)

@@ -15,7 +15,7 @@ from weft.kinds import Severity
 from weft.match import NONE, Match
 from weft.mpi.meaning import base_name
 from weft.terms import calls
-from weft.terms.call_buffers import BufferRegion, list_regions
+from weft.terms.call_buffers import BufferRegion, list_buffer_regions
 from weft.terms.calls import masks_of, word_set
 from weft.terms.datatype_sizes import size_in_bytes
 from weft.terms.event_findings import call_at, cause_key, make_finding
@@ -68,7 +68,7 @@ def find(trace: Trace, around: Around) -> list[Finding]:
         memory = RankMemory(rank)
         for index in select_calls_with_buffers(rank):
             event = rank.event(index)
-            for region in list_regions(event):
+            for region in list_buffer_regions(event):
                 found += _check_buffer(memory, around, event, region)
         found += _report_windows_on_ended_frames(memory)
         found += _report_windows_on_freed_heap(rank)
@@ -124,7 +124,7 @@ def _verb_of_call(event: Event, region: BufferRegion) -> str:
 
 
 def _describe_memory(event: Event, room: MemoryRange) -> str:
-    """Name the memory behind a buffer and its size, as the second half of a sentence."""
+    """Return words for the memory behind a buffer and its size, as the second half of a sentence."""
     if room.heap:
         return f"but the block of the heap that it begins in has {room.high - room.low:,}"
     file = event.site.file
@@ -149,7 +149,7 @@ def _did_message_fit(around: Around, event: Event, region: BufferRegion, room: M
 
 
 def _sent_bytes(match: Match, row: int) -> int | None:
-    """Return the bytes of a message that was sent, None if unknown. `row`: its row in match.sends."""
+    """Return how many bytes the message of a send has; None if unknown. `row`: the send's row in match.sends."""
     rank, args = match.sends.rank_of(row), int(match.sends.args[row])
     if args == NONE:
         return None

@@ -186,7 +186,7 @@ class _CollectiveTable:
         return values
 
     def rows_by_rank(self) -> Iterator[tuple[Rank, Ints]]:
-        """Yield the ranks that take part, each with the rows of its calls."""
+        """Yield (rank, rows of its calls) for each rank that takes part in one of the collectives."""
         for rank in self.trace.ranks:
             mine = self.by_rank[self.rank_first[rank.index] : self.rank_first[rank.index + 1]]
             if len(mine):
@@ -235,7 +235,7 @@ class _CollectiveTable:
                 yield instance
 
     def group_rows_by_value(self, rows: Sequence[int], values: Sequence[Any]) -> Groups:
-        """Group rows by their value; return (value, rows) pairs, the rarest value first."""
+        """Group rows that have equal values. Return pairs (value, rows with it), the rarest value first."""
         found: dict[Any, list[int]] = {}
         for place, value in zip(rows, values, strict=True):
             found.setdefault(value, []).append(place)
@@ -247,7 +247,9 @@ def _rank_text(table: _CollectiveTable, places: Sequence[int]) -> str:
 
 
 def _check_same_function(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Report the first collective of each communicator whose members call different functions."""
+    """Report collectives whose members call different functions, the first of each communicator. `wrong`: a mask of
+    such collectives.
+    """
     for instance in table.first_instances_by_communicator(wrong):
         places = table.parts(instance)
         groups = table.group_rows_by_value(places, [int(table.function[p]) for p in places])
@@ -268,7 +270,9 @@ def _calls(places: Sequence[int]) -> str:
 
 
 def _check_absent_members(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Report members that ended without a collective call that others made."""
+    """Report members that ended without making a collective call that others made. `wrong`: a mask of such
+    collectives.
+    """
     trace, of = table.trace, table.of
     short = (np.diff(table.first) < _communicator_sizes(trace)[of.comm]) & ~wrong
     for instance in table.first_instances_by_communicator(short):
@@ -347,7 +351,7 @@ def _check_equal_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) ->
 
 
 def _argument_text(value: Any, name: str) -> str:
-    """Return an argument as text, `dims=[2, 2]`, "" if it is unknown."""
+    """Return an argument with its name, as `dims=[2, 2]`; "" if the value is unknown."""
     if value is None:
         return ""
     if name == "assert":
@@ -695,7 +699,7 @@ def _single_basic_type(datatype: Datatype) -> str | None:
 
 
 def _sent_amount(event: Event, sender: int, receiver: int) -> Amount | None:
-    """Return the bytes and type that a member sends to another, None if its arguments do not say.
+    """Return the number of bytes and the basic type that a member sends to another; None if its arguments do not say.
 
     `sender`, `receiver`: their ranks in the communicator.
     """
@@ -710,7 +714,8 @@ def _sent_amount(event: Event, sender: int, receiver: int) -> Amount | None:
 
 
 def _expected_amount(event: Event, sender: int, receiver: int) -> Amount | None:
-    """Return the bytes and type that a member expects from another, None if its arguments do not say.
+    """Return the number of bytes and the basic type that a member expects from another; None if its arguments do not
+    say.
 
     `sender`, `receiver`: their ranks in the communicator.
     """

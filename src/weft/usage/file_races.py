@@ -163,7 +163,7 @@ def _has_called_on_file(
 def _follow_files_of_rank(
     rank: Rank, gatherings: CollectiveCalls
 ) -> Iterator[tuple[File, _FileView, list[_FileAccess]]]:
-    """Yield each file of a rank, with the rank's view of it at the end and its accesses to it."""
+    """Yield for each file of a rank: the file, the rank's view of it at the end, and the rank's accesses to it."""
     steps = masks_of(rank.trace.functions).where(rank, _STEPS)[:MOST]
     by_file: dict[int, list[Event]] = defaultdict(list)
     for event in (rank.event(int(index)) for index in steps):
@@ -322,7 +322,9 @@ class _SharedFile:
         self._lists: dict[tuple[int, frozenset[str]], Ints] = {}
 
     def find_races(self, accesses: list[_FileAccess]) -> Iterator[Finding]:
-        """Find the pairs of accesses of different ranks that overlap and race."""
+        """Yield findings on accesses of different ranks to the same bytes of the file that nothing orders, or that need
+        MPI_File_sync.
+        """
         under_way: list[_FileAccess] = []
         for access in sorted(accesses, key=lambda a: (a.low, a.high)):
             under_way = [other for other in under_way if other.high > access.low]
@@ -333,8 +335,8 @@ class _SharedFile:
                 under_way.append(access)
 
     def _check_pair(self, one: _FileAccess, two: _FileAccess) -> Iterator[Finding]:
-        """Report two overlapping accesses to a file if nothing orders them, or if no MPI_File_sync comes between a
-        write and the later access.
+        """Report a pair of overlapping accesses if nothing orders them, or if a write is not followed by MPI_File_sync
+        before the other access.
         """
         events = [self.trace.event(access.rank, access.event) for access in (one, two)]
         key = (one.rank, two.rank, events[0].site_id, events[1].site_id)
@@ -376,7 +378,7 @@ class _SharedFile:
         )
 
     def _calls_on_file(self, rank: int, names: frozenset[str]) -> Ints:
-        """Return the calls of a rank on this file to one of some functions."""
+        """Return the event indices of a rank's calls of the functions `names` on this file."""
         if (rank, names) not in self._lists:
             of = self.trace.ranks[rank]
             local = self.gatherings.file_ids(of).get(self.file, -1)

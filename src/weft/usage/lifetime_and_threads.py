@@ -108,7 +108,9 @@ def _check_calls_after_finalize(rank: Rank) -> Iterator[Finding]:
 
 
 def _check_thread_level(rank: Rank) -> Iterator[Finding]:
-    """Report calls that MPI_THREAD_SINGLE, FUNNELED or SERIALIZED forbids."""
+    """Report calls that the level of thread support forbids: with MPI_THREAD_SINGLE or FUNNELED those of other threads
+    than the one that initialised MPI, with SERIALIZED those of two threads at once.
+    """
     header = rank.header
     table = masks_of(rank.trace.functions)
     inits = table.where(rank, _INITS)

@@ -81,7 +81,9 @@ def _report_truncations(trace: Trace, match: Match) -> Iterator[list[Finding]]:
 
 
 def _report_unmatched_sends(trace: Trace, match: Match) -> Iterator[list[Finding]]:
-    """Report unmatched sends, without those whose message a receive refused because it was too long."""
+    """Report sends whose message nobody receives. Left out are messages that a receive refused because they are too
+    long.
+    """
     short: dict[int, set[int]] = {}
     for found in _find_unmatched_sends(trace, match, _EndedPartners(trace)):
         assert isinstance(found.evidence, Sent)
@@ -98,7 +100,7 @@ def _report_unmatched_receives(trace: Trace, match: Match) -> Iterator[list[Find
 
 
 def _truncated_receives(rank: Rank) -> Iterator[Event]:
-    """Yield the receives that returned the error class of a message that is too long."""
+    """Yield the receives that failed because their message was too long."""
     trace = rank.trace
     if trace.system is not MPI or not catalogue_of(rank).failed:
         return
@@ -177,7 +179,9 @@ def _find_unmatchable_rows(trace: Trace, posts: Posts, done: _EndedPartners) -> 
 
 
 def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> Iterator[Finding]:
-    """Yield a finding for each unmatched send, with the receive that nearly fits if there is one."""
+    """Yield a finding for each send whose message nobody receives; it names a receive that nearly fits if there is one.
+    `done`: the ranks that have ended.
+    """
     counts = RoundCounts(trace)
     for event, row in _limit_per_call_site(trace, match.sends, _find_unmatchable_rows(trace, match.sends, done)):
         receiver = int(match.sends.peer[row])
@@ -260,7 +264,9 @@ def _was_fitting_receive_cancelled(trace: Trace, match: Match, row: int) -> bool
 
 
 def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -> Iterator[Finding]:
-    """Yield a finding for each unmatched receive, with the send that nearly fits if there is one."""
+    """Yield a finding for each receive that gets no message; it names a send that nearly fits if there is one. `done`:
+    the ranks that have ended.
+    """
     rows, counts = _find_unmatchable_rows(trace, match.recvs, done), RoundCounts(trace)
     for event, row in _limit_per_call_site(trace, match.recvs, rows):
         source = int(match.recvs.peer[row])

@@ -313,7 +313,9 @@ class _RankOperations:
         return begin + first[0], begin + sum(first)
 
     def _wrong_target_finding(self, row: int, bytes_text: str) -> Finding:
-        """Make the finding for an access outside of the window; `bytes_text` names the bytes."""
+        """Make the finding that an operation accesses bytes outside of the window. `bytes_text`: words for these
+        bytes.
+        """
         event = self.rank.event(int(self.event[row]))
         told = f"rank {self.rank.index} accesses {bytes_text} in {call_at(event)}"
         return make_finding(

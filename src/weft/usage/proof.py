@@ -12,7 +12,7 @@ from weft.evidence import BufferAccess, Overlap, Sampled, WindowAccess, WindowOv
 from weft.mpi.meaning import Sync, base_name
 from weft.order import Order
 from weft.terms.byte_layouts import covers_range
-from weft.terms.call_buffers import BufferRegion, buffer_layout, list_regions
+from weft.terms.call_buffers import BufferRegion, buffer_layout, list_buffer_regions
 from weft.terms.calls import FLUSHES, UNLOCKS, functions_with_sync
 from weft.terms.datatype_layouts import layout_of_elements
 from weft.terms.windows import window_of
@@ -59,7 +59,7 @@ def _touches_bytes(trace: Trace, access: BufferAccess, target: int | None) -> bo
         return _operation_covers(trace, event, target, access.from_, access.to)
     start = _window_base(trace, access, target) if access.as_ == "local buffer" else 0
     low, high = start + access.from_, start + access.to
-    return any(_buffer_has_bytes(event, region, low, high) for region in list_regions(event))
+    return any(_buffer_has_bytes(event, region, low, high) for region in list_buffer_regions(event))
 
 
 def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -> bool:
@@ -76,7 +76,7 @@ def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
     """
     rank = trace.ranks[access.call.rank]
     made = [rank.definitions.window(id) for id in rank.definitions.ids(Def.WINDOW)]
-    buffers = [r.address for r in list_regions(trace.event(*access.named))]
+    buffers = [r.address for r in list_buffer_regions(trace.event(*access.named))]
     held = [w.base for w in made if w and rank.index == target and any(w.base <= b < w.base + w.size for b in buffers)]
     return max(held, default=0)
 

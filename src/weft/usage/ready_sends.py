@@ -20,7 +20,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
 
 
 def _report_early_ready_sends(trace: Trace, match: Match, order: Order) -> Iterator[Finding]:
-    """Yield a finding for each ready send that happens-before does not place after its receive."""
+    """Yield a finding for each ready send (MPI_Rsend) that is not certain to come after its receive was posted."""
     sends, recvs = match.sends, match.recvs
     rows = np.flatnonzero(((sends.flags & Post.READY) != 0) & (sends.partner != NONE))
     some = FindingLimiter()

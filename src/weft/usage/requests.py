@@ -45,7 +45,7 @@ _NONE: Final = np.zeros(0, np.int64)
 
 
 def check_rank_requests(rank: Rank) -> list[Finding]:
-    """Find what is wrong with the requests and pending buffers of a rank, with all of its calls at once."""
+    """Find what is wrong with the requests and pending buffers of a rank; all of its calls are looked at together."""
     of = Traffic(rank)
     return [
         *Requests(of).find_misuse(),

@@ -108,7 +108,7 @@ def _report_exhausted_communicators(rank: Rank) -> Iterator[Finding]:
 
 
 def _find_unfreed(rank: Rank, kind: _ObjectClass) -> Ints:
-    """Return the calls that made objects of a class which the rank never frees."""
+    """Return the event indices of the calls that made objects of the class `kind` which the rank never frees."""
     table = masks_of(rank.trace.functions)
     makers, made = _find_made_objects(rank, table.where(rank, kind.makers), kind.handle)
     freed = rank.events[kind.freed][table.where(rank, kind.frees)].astype(np.int64)
@@ -217,7 +217,9 @@ def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Int
 
 
 def _leak_finding(rank: Rank, noun: str, event: Event) -> Finding:
-    """Make the finding for an object that is never freed. `noun` names its class, `event` made it."""
+    """Make the finding that a rank never frees an object. `noun`: a word for its class; `event`: the call that made
+    it.
+    """
     name = event.function.name
     return make_finding(
         "resource-leak",
@@ -236,7 +238,9 @@ MOST: Final = 10_000
 
 
 def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
-    """Report attribute keys that are never freed; a library gives a freed key's number to the next one."""
+    """Report attribute keys that are never freed. MPI libraries give the number of a freed key to the next one, so
+    makers and frees are followed in their order.
+    """
     held: dict[tuple[str, int], Event] = {}
     rows = masks_of(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
     for event in (rank.event(int(row)) for row in rows):

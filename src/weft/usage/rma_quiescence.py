@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from weft.match import Match
-from weft.order.edges import plain_fences
+from weft.order.edges import select_plain_fences
 from weft.terms import calls
 from weft.terms.calls import catalogue_of, masks_of
 from weft.trace import Rank, Trace
@@ -88,4 +88,4 @@ def _needs_later_calls(rank: Rank, epochs: Epochs, local: RmaAccesses, epoch: in
     if mine.any() and not denies_following_operations(rank, begin):
         return True
     later = (epochs.call == 0) & (epochs.epoch > epoch) & (epochs.window == window)
-    return bool(later.any()) and bool(plain_fences(rank, epochs.begin[epoch : epoch + 1])[0])
+    return bool(later.any()) and bool(select_plain_fences(rank, epochs.begin[epoch : epoch + 1])[0])

@@ -116,7 +116,7 @@ class _TargetAccesses:
                 yield pair
 
     def _is_earlier_complete(self, one: int, two: int) -> bool:
-        """Return whether the earlier of a rank's two accesses is complete when the later begins."""
+        """Return whether the earlier of two accesses of a rank is complete when the later one begins."""
         one_at, two_at = self.all.event.item(one), self.all.event.item(two)
         first, later = (one, two_at) if one_at <= two_at else (two, one_at)
         return 0 <= self.all.end.item(first) < later

@@ -90,7 +90,7 @@ def _changed_ranges_by_window(rank: Rank) -> Iterator[tuple[int, _ChangedRanges]
     of, before = rank.events["object"][which], rank.fenced
     for id in sorted_distinct(of).tolist():
         fences, low = which[of == id], before.get(id, 0)
-        several = rank.definitions.stored_by_window.get(id, [])
+        several = rank.definitions.changes_between_fences_by_window.get(id, [])
         first, last = (bisect_left(several, n, key=lambda one: one.fences) for n in (low + 1, low + len(fences)))
         if first < last:
             yield id, _ChangedRanges(several[first:last], fences, low)

@@ -59,7 +59,7 @@ class ValuePlace:
 
     @property
     def where(self) -> str:
-        """File and line for people, "" if they are unknown."""
+        """Return file and line for people, "" if they are unknown."""
         return f"{Path(self.file).name}:{self.line}" if self.file and self.line else ""
 
 
@@ -83,7 +83,7 @@ class KeptValue:
 
     @property
     def times(self) -> int:
-        """How often the program had reached this probe before, in this process."""
+        """Return how often the program had reached this probe before, in this process."""
         return int(self._head["times"])
 
     @property
@@ -93,7 +93,9 @@ class KeptValue:
 
     @property
     def terms(self) -> tuple[int, float]:
-        """For a sum whose terms the program named: their number, and the sum of their magnitudes."""
+        """Return (number, sum of magnitudes) of the terms that the program named for a sum; zeros for
+        any other value.
+        """
         return int(self._head["terms"]), float(self._head["scale"])
 
     @property
@@ -322,7 +324,7 @@ class ProcessValues:
 
     @cached_property
     def rebuilder(self) -> ArrayRebuilder:
-        """What rebuilds arrays of which only changes were kept."""
+        """Return the object that rebuilds arrays of which only changes were kept."""
         return ArrayRebuilder(self)
 
     def scopes_around(self, parent: int) -> list[tuple[ValuePlace, int]]:

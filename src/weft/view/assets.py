@@ -21,7 +21,9 @@ def load_assets() -> dict[str, bytes]:
 
 @cache
 def load_page(name: str = "main") -> str:
-    """Return the HTML of a page; `{{head}}` in it is to be replaced by what loads modules and style sheets."""
+    """Return the HTML of a page. The caller replaces `{{head}}` in it by the tags that load modules and style
+    sheets.
+    """
     return files("weft").joinpath("web", f"{name}.html").read_text("utf-8")
 
 

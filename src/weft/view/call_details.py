@@ -64,13 +64,13 @@ def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -
 
 
 def tooltip_facts(event: Event) -> dict[str, object]:
-    """Return what the tooltip of a call shows: its peer, its bytes and its call site."""
+    """Return the facts in the tooltip of a call: its text, peer, tag, bytes and call site."""
     return {"text": call_text(event), "bytes": call_bytes(event), "site": event.site.text, "tag": _tag(event),
             "peer": _peer_text(event), "method": _method_around(event)}  # fmt: skip
 
 
 def _method_around(event: Event) -> str | None:
-    """Return the method of mpi4py that made a call for its own purposes; None for what the program asked for itself."""
+    """Return the method of mpi4py that made a call for its own purposes; None if the program itself made the call."""
     word = function_word(event)
     return None if word == calls.message_name(event.function.called) else word
 

@@ -56,7 +56,7 @@ class WindowRows:
 
     @property
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return int((self.end - self.first).sum())
 
     def intersect(self, sorted_rows: Ints) -> Ints:
@@ -83,12 +83,16 @@ class Links:
 
     @cached_property
     def _late_senders(self) -> tuple[Ints, Ints, Ints]:
-        """Waits of receives for a late sender, sorted by waiter: (event numbers, ns, event numbers of the sends)."""
+        """Return the waits of receives for late senders, sorted by waiter: (event numbers, ns, event numbers of the
+        sends).
+        """
         return _sort_by_waiter(waits_of_run(self.trace, self.match).rows.with_causes(Cause.LATE_SENDER))
 
     @cached_property
     def _late_receivers(self) -> tuple[Ints, Ints, Ints]:
-        """Waits of sends for a late receiver, sorted by waiter: (event numbers, ns, event numbers of the receives)."""
+        """Return the waits of sends for late receivers, sorted by waiter: (event numbers, ns, event numbers of the
+        receives).
+        """
         return _sort_by_waiter(waits_of_run(self.trace, self.match).rows.with_causes(Cause.LATE_RECEIVER))
 
     def receive_wait_ns(self, receive: Id, send: Id) -> int:
@@ -106,24 +110,24 @@ class Links:
 
     @cached_property
     def _event_offsets(self) -> Ints:
-        """By rank the number of its first event among all events of the run."""
+        """Return, for each rank, the number of its first event among all events of the run."""
         found: Ints = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.int64)
         return found
 
     def links_in_window(
-        self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES, hits: Hits | None = None
+        self, scale: Scale, start: float, end: float, most_messages: int = MAX_MESSAGES, hits: Hits | None = None
     ) -> dict[str, Any]:
         """Return the messages and collectives to draw in an interval of an axis, from `start` up to `end`.
 
-        If there are more than `many` messages, only the costliest and the unmatched ones are returned; with `hits`
-        (calls that fit a filter), the fitting ones instead. With `hits`, each link has a key `fits`: whether one of its
-        calls fits.
+        If there are more than `most_messages` messages, only the costliest and the unmatched ones are returned; with
+        `hits` (calls that fit a filter), the fitting ones instead. With `hits`, each link has a key `fits`: whether one
+        of its calls fits.
         """
         t0, t1 = (int(t) for t in scale.times_at([start, end]))
         events = self.events_in_window(scale.timeline, t0, t1)
         found = {
-            **self._messages_in_window(scale, events, many, hits),
-            **self._bands_in_window(scale, events, max(many // 4, MAX_BANDS)),
+            **self._messages_in_window(scale, events, most_messages, hits),
+            **self._bands_in_window(scale, events, max(most_messages // 4, MAX_BANDS)),
         }
         if hits is not None:
             for one in [*found["messages"], *found["bands"]]:
@@ -172,18 +176,18 @@ class Links:
         return WindowRows(np.array(lows, np.int64), np.array(highs, np.int64))
 
     def _messages_in_window(
-        self, scale: Scale, events: tuple[Ints, Ints], many: int, hits: Hits | None = None
+        self, scale: Scale, events: tuple[Ints, Ints], most_messages: int, hits: Hits | None = None
     ) -> dict[str, Any]:  # fmt: skip
         """Return the messages to draw in a window, and how many are left out. `events`: as from events_in_window;
-        `many`: the most messages to draw; `hits`: the calls that fit a filter.
+        `most_messages`: the most messages to draw; `hits`: the calls that fit a filter.
         """
         sends, recvs = self._rows_in_window(self.match.sends, events), self._rows_in_window(self.match.recvs, events)
         count = max(sends.count, recvs.count)
-        if count <= many:
+        if count <= most_messages:
             return {"messages": self._messages_of_rows(scale, sends.all_rows(), recvs.all_rows()), "hidden": 0}
         if hits is not None:
             rows = [self._rows_of_hits(posts, events, hits) for posts in (self.match.sends, self.match.recvs)]
-            if max(map(len, rows)) <= many and any(map(len, rows)):
+            if max(map(len, rows)) <= most_messages and any(map(len, rows)):
                 shown = self._messages_of_rows(scale, rows[0], rows[1])
                 return {"messages": shown, "hidden": max(0, count - len(shown))}
         worst = self._costliest_messages(scale, events)
@@ -223,7 +227,7 @@ class Links:
 
     @cached_property
     def _unmatched_rows(self) -> tuple[Ints, Ints]:
-        """The rows of sends, and of receives, without a partner."""
+        """Return the rows of sends, and the rows of receives, that have no partner."""
         return self.match.unmatched_sends().astype(np.int64), self.match.unmatched_receives().astype(np.int64)
 
     def _matched_sends(self, recvs: Ints) -> Ints:
@@ -287,7 +291,7 @@ class Links:
         return self._draw_arrows(scale, given, had, facts) + self._draw_stubs(scale, sends, lost, "unmatched-send")
 
     def draw_unmatched_receives(self, scale: Scale, rows: Ints) -> list[dict[str, object]]:
-        """Return the receives of some rows of match.recvs that took no message, as arrows without an end."""
+        """Return arrows that lead nowhere for some receives that took no message. `rows`: their rows in match.recvs."""
         return self._draw_stubs(scale, self.match.recvs, rows, "unmatched-receive")
 
     def _comm_name(self, index: int) -> str:
@@ -333,7 +337,7 @@ class Links:
 
     # Collectives
 
-    def _bands_in_window(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
+    def _bands_in_window(self, scale: Scale, events: tuple[Ints, Ints], most_bands: int) -> dict[str, Any]:
         """Return the collectives in a window as bands to draw. If there are too many, the list is empty and
         `bands_hidden` is true.
         """
@@ -347,7 +351,7 @@ class Links:
             parts.append(colls.instance[part.start + int(low) : part.start + int(high)])
         instances = np.unique(np.concatenate(parts))
         sizes = (of.first[instances.astype(np.int64) + 1] - of.first[instances.astype(np.int64)]).astype(np.int64)
-        if len(instances) > many or int(sizes.sum()) > MAX_PARTS:
+        if len(instances) > most_bands or int(sizes.sum()) > MAX_PARTS:
             return {"bands": [], "bands_hidden": True}
         return {"bands": [self.draw_collective(scale, int(i)) for i in instances], "bands_hidden": False}
 
@@ -392,7 +396,7 @@ def _linked_calls(link: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
 
 
 def _event_ids(rows: Posts | Collectives, which: Ints, column: NDArray[np.generic]) -> list[Id]:
-    """Return (rank, event) of some rows of a match, from one of its columns of events."""
+    """Return (rank, event) for some rows of a match. `column`: the column of event indices to take."""
     ranks = np.searchsorted(rows.first, which.astype(np.uint64), side="right") - 1
     return list(zip(ranks.tolist(), column[which].tolist(), strict=True))
 

@@ -299,7 +299,7 @@ def _event_name(event: Id) -> str:
 
 
 def _rank_move(request: str) -> Callable[[ReplaySession, Mapping[str, object]], None]:
-    """Return a move of one rank, which is a thread of the adapter."""
+    """Return the move that sends `request` for one rank. The debug adapter knows a rank as a thread."""
     return lambda replayed, given: replayed._request_move(request, threadId=1 + replayed._checked_rank(given))
 
 

@@ -95,7 +95,7 @@ class RunView:
 
     @property
     def links(self) -> Links | None:
-        """Messages and collectives; None until the run is matched."""
+        """Return the messages and collectives; None until the run is matched."""
         return self._links
 
     def axis_by_name(self, name: str) -> Scale:
@@ -177,7 +177,9 @@ class RunView:
         return {**facts, "arrow": arrows[0], "places": scale.event_positions(ends)}
 
     def message_facts(self, side: str, row: int) -> dict[str, Any]:
-        """Return the facts of one message, without positions."""
+        """Return the facts of one message, without positions on an axis. `side`: "send" or "receive"; `row`: its row in
+        the match.
+        """
         return message_facts(self._wait_for_match(), side, row)
 
     def _wait_for_match(self) -> Links:
@@ -190,7 +192,7 @@ class RunView:
         return self._links
 
     def tooltip_facts(self, rank: int, index: int) -> dict[str, Any]:
-        """Return what the tooltip of a call shows."""
+        """Return the facts in the tooltip of a call."""
         return tooltip_facts(self._checked_event(rank, index))
 
     def list_findings(self, axis: str, patience: float = 0.0) -> dict[str, Any]:
@@ -238,7 +240,7 @@ class RunView:
         return [first - wide * 0.06, last + wide * (0.35 if is_open else 0.08)]
 
     def event_position(self, scale: Scale, event: tuple[int, int]) -> tuple[int, float, float]:
-        """Return row, start and end of an event on an axis."""
+        """Return (row of the picture, start, end) of an event on an axis."""
         return scale.event_positions([event])[0]
 
     def event_with_links(self, axis: str, rank: int, index: int) -> dict[str, Any]:
@@ -249,7 +251,7 @@ class RunView:
         return facts
 
     def event_facts(self, rank: int, index: int) -> dict[str, Any]:
-        """Return the facts of one call, without positions."""
+        """Return the facts of one call, without positions on an axis."""
         findings = self.report.findings if self.report else ()
         return call_facts(self._checked_event(rank, index), self._links.match if self._links else None, findings)
 
@@ -364,7 +366,7 @@ class RunView:
         best: tuple[float, int, int] | None = None
         for other, places in hits.items():
             too = other < row if back else other > row
-            found = _next_fitting_call(scale, other, places, near, back=back, too=too)
+            found = _next_fitting_call(scale, other, places, near, back=back, including_near=too)
             if found and (best is None or (found > best if back else found < best)):
                 best = found
         event = None
@@ -426,20 +428,20 @@ def _count_first_events(finding: Finding) -> int:
 
 
 def _next_fitting_call(
-    scale: Scale, row: int, places: NDArray[np.int64], near: float, *, back: bool, too: bool
+    scale: Scale, row: int, positions: NDArray[np.int64], near: float, *, back: bool, including_near: bool
 ) -> tuple[float, int, int] | None:
     """Return the next call of a row that fits a filter, after the position `near` of the axis (with `back`: before it),
     as (start, row, position in the row). None if there is none.
 
-    `too`: a call that begins exactly at the position counts.
+    `including_near`: a call that begins exactly at the position counts.
     """
 
     def start(at: int) -> float:
-        return float(scale.positions(scale.timeline.event_times(np.array([row]), places[at : at + 1])[0])[0])
+        return float(scale.positions(scale.timeline.event_times(np.array([row]), positions[at : at + 1])[0])[0])
 
     # What begins at the place itself lies before the cut: going back it is next, going on it is not.
-    at_cut = too if back else not too
-    low, high = 0, len(places)
+    at_cut = including_near if back else not including_near
+    low, high = 0, len(positions)
     while low < high:
         middle = (low + high) // 2
         if start(middle) < near or (start(middle) == near and at_cut):
@@ -447,4 +449,4 @@ def _next_fitting_call(
         else:
             high = middle
     at = low - 1 if back else low
-    return (start(at), row, int(places[at])) if 0 <= at < len(places) else None
+    return (start(at), row, int(positions[at])) if 0 <= at < len(positions) else None

@@ -83,7 +83,7 @@ class Scale:
         return inside + np.minimum(wide, 0) + np.maximum(wide - self.end, 0)
 
     def column_edges(self, start: float, end: float, columns: int) -> NDArray[np.int64]:
-        """Return the times at the edges of equal columns of an interval of the axis."""
+        """Return the times (ns) at the edges of `columns` equal columns, which divide an interval of the axis."""
         found: NDArray[np.int64] = np.rint(self.times_at(np.linspace(start, end, columns + 1))).astype(np.int64)
         return found
 

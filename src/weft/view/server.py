@@ -95,7 +95,7 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def picture(self) -> RunView:
-        """The run that is shown. RequestRefused if only values are served."""
+        """Return the view of the run that was opened. RequestRefused if only values are served."""
         return self.others.picture
 
     @property
@@ -109,12 +109,12 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def shown(self) -> Path:
-        """The path of the run that is shown, or of the reference of the values."""
+        """Return the path of the run that is shown, or of the reference if values are compared."""
         return self._others.picture.trace.path if self._others is not None else self.values.made.before.path
 
     @property
     def url(self) -> str:
-        """The address of the page, with the token."""
+        """Return the address of the page, with the token."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
 
     @property
@@ -125,12 +125,12 @@ class ViewServer(ThreadingHTTPServer):
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self._for_browser}"
 
     def accepts_token(self, token: str, connection: socket.socket) -> bool:
-        """Tell whether a token is right, and whether the user at the other end may use it."""
+        """Return whether a token is right. The browser's own token is right only for connections of this user."""
         is_browsers = hmac.compare_digest(token.encode(), self._for_browser.encode())
         return self.is_token(token) or (is_browsers and is_ours(connection))
 
     def is_token(self, token: str) -> bool:
-        """Tell whether a token is the one that was printed."""
+        """Return whether a token is the one in the printed address."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
     def server_close(self) -> None:
@@ -160,11 +160,11 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         """Say nothing: the terminal is the user's."""
 
     def do_GET(self) -> None:
-        """Answer, or say why not."""
+        """Answer a GET request, or send the error."""
         self._answer_or_send_error(self._handle_get)
 
     def do_POST(self) -> None:
-        """Move the replay, or say why not."""
+        """Make the move of the replay that a POST request asks for, or send the error."""
         self._answer_or_send_error(self._handle_move)
 
     def _answer_or_send_error(self, answer: Callable[[], None]) -> None:
@@ -241,7 +241,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
             raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
 
     def _is_navigation(self) -> bool:
-        """Tell whether a person follows a link to the page itself; the token is checked nevertheless."""
+        """Return whether a person follows a link to the page itself. The token is checked nevertheless."""
         return self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
 
     def _check_token(self) -> None:

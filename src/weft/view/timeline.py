@@ -151,13 +151,17 @@ class Timeline:
         return starts, ends
 
     def rank_event_times(self, ranks: NDArray[Any], events: NDArray[np.generic]) -> tuple[Ints, Ints, Ints]:
-        """Return rows, starts and ends of events that are given by rank and index."""
+        """Return rows, starts and ends of events, as three arrays. `ranks`, `events`: the rank index and event index of
+        each.
+        """
         rows, positions = self.rows.rows_of_events(np.asarray(ranks, np.int64), np.asarray(events, np.int64))
         return rows, *self.event_times(rows, positions)
 
 
 def _events_per_block(events: int) -> int:
-    """Return the events between two sums: about 10 bytes an event in small runs, two and a half in large ones."""
+    """Return how many events one stored sum covers. The sums take about 10 bytes an event in small runs, 2.5 in large
+    ones.
+    """
     return 8 if events <= 20_000_000 else 32
 
 
@@ -173,7 +177,7 @@ def last_event_time(rows: Rows) -> int:
 
 
 def end_margin(last: float) -> int:
-    """Return how far the picture goes on after the last event, so that an open call is seen to be open."""
+    """Return how far (ns) the picture extends beyond the last event, so that a call that never returned can be seen."""
     return max(int(last) // 16, 1000)
 
 
@@ -224,12 +228,12 @@ def _cache_folder(trace: Trace, last: int) -> Path:
     return cache_folder() / "view" / hashlib.sha256(repr(known).encode()).hexdigest()[:32]
 
 
-def _load_cached(timeline: Timeline, place: Path) -> bool:
-    """Read the timeline's arrays from the cache folder `place`. Return False if they are missing or do not fit."""
+def _load_cached(timeline: Timeline, folder: Path) -> bool:
+    """Read the timeline's arrays from the cache folder `folder`. Return False if they are missing or do not fit."""
     found = []
     try:
         for name, like in (("starts", timeline.starts), ("sums", timeline.sums), ("marks", timeline.marks)):
-            array = np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            array = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             if array.shape != like.shape or array.dtype != like.dtype:
                 return False
             found.append(array)
@@ -238,22 +242,22 @@ def _load_cached(timeline: Timeline, place: Path) -> bool:
     timeline.starts, timeline.sums, timeline.marks = found
     timeline._fill_c_rows()
     with suppress(OSError):
-        os.utime(place)
+        os.utime(folder)
     return True
 
 
-def _store_in_cache(timeline: Timeline, place: Path) -> None:
-    """Write the timeline's arrays to the cache folder `place`, all or none. If that fails, nothing is raised."""
+def _store_in_cache(timeline: Timeline, folder_in_cache: Path) -> None:
+    """Write the timeline's arrays to a folder in the cache, all or none. If that fails, nothing is raised."""
     try:
-        make_private(place.parent)
-        folder = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+        make_private(folder_in_cache.parent)
+        folder = Path(tempfile.mkdtemp(prefix=".new-", dir=folder_in_cache.parent))
         for name in ("starts", "sums", "marks"):
             np.save(folder / f"{name}.npy", getattr(timeline, name))
         (folder / "run.json").write_text(json.dumps({"path": str(timeline.rows.trace.path), "version": VERSION}))
-        if place.exists():
-            shutil.rmtree(place, ignore_errors=True)
-        folder.replace(place)
-        _remove_old_caches(place.parent)
+        if folder_in_cache.exists():
+            shutil.rmtree(folder_in_cache, ignore_errors=True)
+        folder.replace(folder_in_cache)
+        _remove_old_caches(folder_in_cache.parent)
     except OSError:
         return
 

@@ -70,11 +70,11 @@ class ValueView:
 
     @property
     def moments(self) -> int:
-        """The number of moments of both runs."""
+        """Return the number of moments at which values of both runs are compared."""
         return len(self._aligned.order)
 
     def moment_position(self, key: int) -> int:
-        """Return the position of a moment, from 0 on."""
+        """Return the position of a moment in time order, from 0 on. `key`: its number in the alignment."""
         return int(self._place[key])
 
     def to_json(self) -> Body:
@@ -129,13 +129,13 @@ class ValueView:
         known = [size for size in sizes if 0 < size < np.inf]
         return [min(known), max(known)] if known else None
 
-    def _moment_of_value(self, only: KeptValue, side: int) -> int:
+    def _moment_of_value(self, value: KeptValue, side: int) -> int:
         """Return the position of the moment that has a value which only one run has. `side`: 0 for the reference, 1 for
         the run.
         """
         rows = (self._aligned.before, self._aligned.after)[side]
-        process = next(n for n, one in enumerate(rows.trace.processes) if one is only.process)
-        at = int(np.flatnonzero((rows.process == process) & (rows.row == only.row))[0])
+        process = next(n for n, one in enumerate(rows.trace.processes) if one is value.process)
+        at = int(np.flatnonzero((rows.process == process) & (rows.row == value.row))[0])
         return self.moment_position(int(np.searchsorted(self._aligned.keys, rows.key[at])))
 
     # Both runs over their moments
@@ -314,11 +314,11 @@ class _RunStates:
         return int(self.state[int(np.searchsorted(self.places, at))])
 
     def states_by_column(self, start: int, end: int, columns: int) -> NDArray[np.uint8]:
-        """Return the states, (processes, columns) uint8."""
+        """Return the worst state of each process in each column: uint8 of the shape (processes, columns)."""
         return self._column_maxima(self.state, start, end, columns)
 
     def errors_by_column(self, start: int, end: int, columns: int) -> NDArray[np.float64]:
-        """Return the largest errors, (processes, columns) float64."""
+        """Return the largest error of each process in each column: float64 of the shape (processes, columns)."""
         return self._column_maxima(self.error, start, end, columns)
 
     def _column_maxima(self, values: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:

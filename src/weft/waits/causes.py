@@ -57,12 +57,12 @@ class Cause(IntEnum):
 
     @property
     def label(self) -> str:
-        """Return the cause as tables for people name it."""
+        """Return the name of the cause in tables for people."""
         return _LABELS[self]
 
     @property
     def slug(self) -> str:
-        """Return the cause as JSON names it."""
+        """Return the name of the cause in JSON."""
         return self.name.lower().replace("_", "-")
 
 

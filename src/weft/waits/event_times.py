@@ -38,19 +38,19 @@ class EventTimes:
 
     @property
     def enter(self) -> Ints:
-        """Entry times."""
+        """Return the times (ns) at which all events of the run began."""
         return self._all_times[0]
 
     @property
     def exit(self) -> Ints:
-        """Exit times."""
+        """Return the times (ns) at which all events of the run ended; -1 if one did not."""
         return self._all_times[1]
 
-    def entry_and_exit(self, place: int) -> tuple[int, int]:
-        """Return the times in ns at which an event was entered and left; -1 as exit if it was never left. `place`: the
-        event's number among all events of the run.
+    def entry_and_exit(self, event_number: int) -> tuple[int, int]:
+        """Return the times in ns at which an event was entered and left; -1 as exit if it was never left.
+        `event_number`: its number among all events of the run.
         """
-        event = self.event(place)
+        event = self.event(event_number)
         leave = event.exit_ns
         return event.enter_ns, -1 if leave is None else leave
 
@@ -60,7 +60,7 @@ class EventTimes:
 
     @cached_property
     def clocks(self) -> Clocks:
-        """Return the events and clocks of all ranks, as C reads them."""
+        """Return the events and clocks of all ranks as a structure for C."""
         places = array_addresses(self._events, EVENT, "events")
         return Clocks(event_first=self.first.astype(np.uint64), events=places, axes=kernels.axes(self.trace.ranks))
 
@@ -82,18 +82,18 @@ class EventTimes:
 
     @cached_property
     def site(self) -> NDArray[np.uint32]:
-        """Site ids, each rank's own."""
+        """Return the call site of each event of the run, as the id that its rank has for it."""
         return np.concatenate([*(r.events["site"] for r in self.trace.ranks), np.zeros(0, np.uint32)])
 
-    def ranks_of(self, places: Ints) -> Ints:
-        """Return the rank of each place."""
-        found: Ints = np.searchsorted(self.first, places, side="right") - 1
+    def ranks_of(self, event_numbers: Ints) -> Ints:
+        """Return the rank index of each event. `event_numbers`: their numbers among all events of the run."""
+        found: Ints = np.searchsorted(self.first, event_numbers, side="right") - 1
         return found
 
-    def event(self, place: int) -> Event:
-        """Return the event at a place."""
-        rank = int(np.searchsorted(self.first, place, side="right")) - 1
-        return self.trace.ranks[rank].event(place - int(self.first[rank]))
+    def event(self, event_number: int) -> Event:
+        """Return an event by its number among all events of the run."""
+        rank = int(np.searchsorted(self.first, event_number, side="right")) - 1
+        return self.trace.ranks[rank].event(event_number - int(self.first[rank]))
 
     @cached_property
     def span(self) -> int:
@@ -103,7 +103,7 @@ class EventTimes:
         return int(last - first)
 
     @cached_property
-    def walls(self) -> Ints:
+    def wall_ns(self) -> Ints:
         """Return how long each rank ran, in ns: from its first entry of a call to the end of its record, times its
         number of threads.
         """

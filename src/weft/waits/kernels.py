@@ -43,12 +43,12 @@ class Found:
 
 
 def fill_times(rank: Rank, enter: Ints, leave: Ints) -> None:
-    """Write the times of a rank's events, ns, as Rank.enter_ns and exit_ns give them."""
+    """Write the times (ns) at which a rank's events began and ended into two arrays."""
     kernel().weft_convert_times(np.ascontiguousarray(rank.events), len(rank.events), axes([rank]), enter, leave)
 
 
 def axes(ranks: Sequence[Rank]) -> NDArray[np.void]:
-    """Return the clocks of some ranks."""
+    """Return the clocks of some ranks as a table for C."""
     of = [(rank.axis.start, rank.axis.origin, rank.axis.length, MOST_NS) for rank in ranks]
     return np.array(of, AXIS)
 
@@ -81,17 +81,17 @@ def make_messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[
 
 
 def late_senders(clocks: Clocks, given: Messages, found: Found) -> None:
-    """Run weft_find_late_senders for one rank."""
+    """Add the waits of one rank for late senders to `found`, computed in C."""
     kernel().weft_find_late_senders(clocks, given, found.view)
 
 
 def late_receivers(clocks: Clocks, given: Messages, found: Found) -> None:
-    """Run weft_find_late_receivers for one rank."""
+    """Add the waits of one rank for late receivers to `found`, computed in C."""
     kernel().weft_find_late_receivers(clocks, given, found.view)
 
 
 def late_members(clocks: Clocks, given: LateMembers, found: Found) -> None:
-    """Run weft_find_late_members."""
+    """Add the waits for late members of collectives to `found`, computed in C."""
     kernel().weft_find_late_members(clocks, given, found.view)
 
 

@@ -42,13 +42,13 @@ class _Epochs:
     members: Mapping[int, frozenset[int]]
 
     def epochs_naming(self, other: int) -> Ints:
-        """Return the epochs that name a rank."""
+        """Return the indices of the epochs that have a rank among their partners."""
         named = [group for group, members in self.members.items() if other in members]
         return np.flatnonzero(np.isin(self.group, named))
 
     @property
     def others(self) -> set[int]:
-        """Return the ranks that any of them names."""
+        """Return the ranks that are partners in some epoch."""
         return {member for members in self.members.values() for member in members}
 
 

@@ -23,7 +23,7 @@ from weft.waits.wait_states import Waiting, waits_of_run
 
 
 def seconds(ns: float) -> str:
-    """Return a time for people: 1.3 s, 25 ms."""
+    """Return a time in ns as text: `1.3 s`, `25 ms`."""
     return f"{ns / 1e9:.3g} s" if ns >= 1e9 else f"{ns / 1e6:.3g} ms" if ns >= 1e6 else f"{ns / 1e3:.3g} us"
 
 
@@ -40,51 +40,51 @@ class Base:
 
     @property
     def ns(self) -> int:
-        """Return the time of all together."""
+        """Return the time of all threads of all ranks together."""
         return self.span * self.streams
 
     @property
     def who(self) -> str:
-        """`4 ranks`, or `6 threads of 4 ranks`."""
+        """Return the ranks and threads as text: `4 ranks`, or `6 threads of 4 ranks`."""
         ranks = plural(self.ranks, "rank")
         return ranks if self.streams == self.ranks else f"{plural(self.streams, 'thread')} of {ranks}"
 
     @property
     def words(self) -> str:
-        """`all ranks' time: 4 ranks x 1.2 s = 4.8 s`."""
+        """Return the base of all shares as text: `all ranks' time: 4 ranks x 1.2 s = 4.8 s`."""
         return f"all ranks' time: {self.who} x {seconds(self.span)} = {seconds(self.ns)}"
 
     def share(self, ns: float) -> float:
-        """Return the part of it."""
+        """Return the share of a time in ns; 0 if the base is 0."""
         return ns / self.ns if self.ns else 0.0
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Time in ns by rank (row) and Cause (column), the walls of the ranks, the base of shares, and a note on shared
+    """Time in ns by rank (row) and Cause (column), with the ranks' wall times, the base of shares, and a note on shared
     cores.
 
     `open_calls`: calls that never returned; their time is in no cause.
     """
 
     by_rank: Ints
-    walls: Ints
+    wall_ns: Ints
     base: Base
     crowded: str = ""
     open_calls: int = 0
 
     @property
     def in_mpi(self) -> int:
-        """Time in MPI of all ranks."""
+        """Return the time in MPI of all ranks, in ns."""
         return int(self.by_rank.sum())
 
     @property
     def late(self) -> int:
-        """Return the time in MPI that was waited for somebody late."""
+        """Return the time that all ranks waited for somebody late, in ns."""
         return int(self.by_rank[:, list(LATE)].sum())
 
     def total(self, cause: Cause) -> int:
-        """Time of a cause in all ranks."""
+        """Return the time of a cause in all ranks, in ns."""
         return int(self.by_rank[:, cause].sum())
 
     def present(self) -> list[Cause]:
@@ -102,7 +102,7 @@ class Ledger:
             "causes": [{"cause": cause.slug, "name": cause.label, "late": cause in LATE, "ns": self.total(cause),
                         "share": round(self.base.share(self.total(cause)), 6)} for cause in self.present()],
             "by_rank": [
-                {"rank": rank, "in_mpi_ns": int(row.sum()), "wall_ns": int(self.walls[rank]),
+                {"rank": rank, "in_mpi_ns": int(row.sum()), "wall_ns": int(self.wall_ns[rank]),
                  "causes": {cause.slug: int(row[cause]) for cause in ORDER if row[cause]}}
                 for rank, row in enumerate(self.by_rank[:most])
             ],
@@ -138,7 +138,7 @@ class Ledger:
         )
         for rank, row in enumerate(self.by_rank[:most]):
             parts = [int(row[cause]) for cause in shown]
-            cells = [int(self.walls[rank]), int(row.sum()), *parts, int(row.sum()) - sum(parts)]
+            cells = [int(self.wall_ns[rank]), int(row.sum()), *parts, int(row.sum()) - sum(parts)]
             widths = [9, 9, *(max(9, len(head)) for head in heads), 9]
             texts = (f"{seconds(c) if c else '-':>{width}}" for c, width in zip(cells, widths, strict=True))
             yield "  ".join([f"rank {rank:<5}", *texts])
@@ -171,8 +171,10 @@ class Times:
         )  # fmt: skip
 
     @property
-    def walls(self) -> Ints:
-        """Return for each rank the time from its first entry to the last moment of its record, times its threads."""
+    def wall_ns(self) -> Ints:
+        """Return how long each rank ran, in ns: from its first entry of a call to the end of its record, times its
+        number of threads.
+        """
         return (self.end - self.begin) * self.threads
 
     @property
@@ -195,15 +197,15 @@ def sum_times(waits: Waiting) -> Times:
 
 
 def ledger_of(trace: Trace, match: Match) -> Ledger:
-    """Return where the time in MPI of a matched run went."""
+    """Return the table of a matched run that says by cause where the time in MPI went."""
     return ledger_of_times(trace, sum_times(waits_of_run(trace, match)))
 
 
 def ledger_of_times(trace: Trace, times: Times) -> Ledger:
-    """Return the ledger of times that are summed already."""
-    return Ledger(times.by_rank, times.walls, times.base, remark(trace), times.left_open)
+    """Return the table of times by cause for times that are summed already."""
+    return Ledger(times.by_rank, times.wall_ns, times.base, remark(trace), times.left_open)
 
 
 def empty() -> Ledger:
-    """Return the ledger of a run whose calls are not recorded."""
+    """Return the table of times by cause for a run without recorded calls."""
     return Ledger(np.zeros((0, len(Cause)), np.int64), np.zeros(0, np.int64), Base(0, 0, 0))

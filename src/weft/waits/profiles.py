@@ -46,7 +46,7 @@ def all_profiles(trace: Trace, match: Match | None = None) -> Mapping[Key, list[
     """Return the time in MPI by function, by rank and by call site: three tables, each the largest time first."""
     found = waits_of_run(trace, match) if match is not None else None
     clock = found.clock if found else EventTimes(trace)
-    waits = found.by_event() if found else np.zeros(len(clock.enter), np.int64)
+    waits = found.waiting_ns_by_event() if found else np.zeros(len(clock.enter), np.int64)
     spent = np.where(clock.exit >= 0, clock.exit - clock.enter, 0)
     return {by: _sum_by_key(clock, by, spent, waits) for by in KEYS}
 

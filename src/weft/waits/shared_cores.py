@@ -28,7 +28,7 @@ def describe_shared_cores(trace: Trace) -> str:
 
 
 def remark(trace: Trace) -> str:
-    """Return the note to show beside waiting times; empty if every rank had a core."""
+    """Return the note to show beside waiting times if ranks shared cores; "" otherwise."""
     words = describe_shared_cores(trace)
     return f"{words}: part of every wait is the scheduler's" if words else ""
 

@@ -131,7 +131,7 @@ class Waiting:
         found[:, Cause.REST] -= waited.sum(axis=1) - of_windows
         return found + waited
 
-    def by_event(self) -> Ints:
+    def waiting_ns_by_event(self) -> Ints:
         """Return, for each event of the run, the ns that it waited for a late call of another rank."""
         total = np.zeros(int(self.clock.first[-1]), np.int64)
         total[self.late.waiter] = self.late.ns

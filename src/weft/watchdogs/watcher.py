@@ -79,15 +79,13 @@ class RankWatchdog(threading.Thread):
             frame = frame.f_back
         return tuple(found)
 
-    def _write_report(self, stood: float) -> None:
-        """Write a report that the main thread makes no progress, and end the program if the settings say so. `stood`:
-        seconds without progress.
-        """
+    def _write_report(self, seconds_without_progress: float) -> None:
+        """Write a report that the main thread makes no progress, and end the program if the settings say so."""
         reporting.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
         end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
         where = f"{reporting.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)}"
-        head = f"weft: {where} at each look for {stood:.0f} s; {end}"
+        head = f"weft: {where} at each look for {seconds_without_progress:.0f} s; {end}"
         reporting.write_report(head, self._report_file)  # at once: the program may end while others look
         reporting.write_report(reporting.JobInspection(os.getpid()).wait_for_text(), self._report_file)
         if self.wish.abort:

@@ -131,7 +131,7 @@ def of_hosts(seeds: Seeds, folder: Path, r: random.Random) -> Act:
             )
             hosts.progress()
             hosts.progress(reachable_only=True)
-            hosts.gather(kill=False)
+            hosts.gather_records(kill=False)
             hosts.put_into_run()
         finally:
             hosts.remove_incoming()

@@ -239,9 +239,9 @@ extern size_t malloc_usable_size(void *p) __attribute__((weak));
 /* Tell the recorder, if it watches memory there, that a block is being freed: what lies there later is something
  * else. */
 static inline void report_freed_memory(void *block, size_t byte_count) {
-    uintptr_t a = (uintptr_t)block;
-    if (UNLIKELY(weft_hook_span) && a < range_low + weft_hook_span && a + byte_count > range_low)
-        client.touched(a, byte_count, WEFT_HOOK_FREE, 0);
+    uintptr_t address = (uintptr_t)block;
+    if (UNLIKELY(weft_hook_span) && address < range_low + weft_hook_span && address + byte_count > range_low)
+        client.touched(address, byte_count, WEFT_HOOK_FREE, 0);
 }
 
 static inline size_t block_size(void *p) {

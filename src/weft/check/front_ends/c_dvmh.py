@@ -40,7 +40,7 @@ class CDvmh(MarkingFrontEnd):
         from weft.dvm import c
 
         texts = SourceMap("c", unchecked=list(describe_foreign_directives(sources, fortran=False)))
-        return c.mark_c_sources(sources, texts, options), texts
+        return c.instrument_c_sources(sources, texts, options), texts
 
 
 FRONT_END: Final[FrontEnd] = CDvmh()

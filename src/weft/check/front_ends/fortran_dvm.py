@@ -32,7 +32,7 @@ class FortranDvm(MarkingFrontEnd):
         from weft.dvm import fortran
 
         texts = SourceMap("fortran", unchecked=list(describe_foreign_directives(sources, fortran=True)))
-        return fortran.mark_fortran_sources(sources, texts, options), texts
+        return fortran.instrument_fortran_sources(sources, texts, options), texts
 
 
 FRONT_END: Final[FrontEnd] = FortranDvm()

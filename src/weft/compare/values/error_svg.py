@@ -217,12 +217,12 @@ def _choose_tick_indices(index_range: tuple[int, int], tick_limit: int) -> list[
     return [(at, (at + 0.5 - first) / (end - first)) for at in range(-(-first // step) * step, end, step)]
 
 
-def _draw_colour_scale(error_range: tuple[float, float] | None, measure: str, x: int, tall: int) -> Iterator[str]:
-    """Yield the SVG elements of the bar that shows which colour means which error. `x`, `tall`: its left edge and
+def _draw_colour_scale(error_range: tuple[float, float] | None, measure: str, x: int, height: int) -> Iterator[str]:
+    """Yield the SVG elements of the bar that shows which colour means which error. `x`, `height`: its left edge and its
     height in pixels.
     """
     yield f'<text x="{x}" y="{_TOP - 7}">{"units in the last place" if measure == "ulps" else "apart"}</text>'
-    bar = tall - 24
+    bar = height - 24
     for n in range(STEPS if error_range and error_range[0] < error_range[1] else 1):
         shade = STEPS - 1 - n
         high = bar / (STEPS if error_range and error_range[0] < error_range[1] else 1)
@@ -236,5 +236,5 @@ def _draw_colour_scale(error_range: tuple[float, float] | None, measure: str, x:
     )
     for y, value in told:
         yield f'<text x="{x + _BAR + 6}" y="{_TOP + y + 9:.1f}">{value:.3g}</text>'
-    yield f'<rect class="same" x="{x}" y="{_TOP + tall - 14}" width="{_BAR}" height="{_BAR}"/>'
-    yield f'<text x="{x + _BAR + 6}" y="{_TOP + tall - 4}">alike</text>'
+    yield f'<rect class="same" x="{x}" y="{_TOP + height - 14}" width="{_BAR}" height="{_BAR}"/>'
+    yield f'<text x="{x + _BAR + 6}" y="{_TOP + height - 4}">alike</text>'

@@ -16,11 +16,11 @@ SHADES: Final = ".:-=+*#%@"
 """From the least error to the largest, each a power of ten or so."""
 
 
-def draw_error_text(some: Sequence[ValueDifference], title: str) -> Iterator[str]:
+def draw_error_text(differences: Sequence[ValueDifference], title: str) -> Iterator[str]:
     """Yield lines of text that draw the error over an array in one or two dimensions. Each character is a cell and
     shows its largest error; it is blank if nothing differs.
     """
-    parts = [one for one in some if one.sort == "value" and 1 <= len(one.box) <= 2]
+    parts = [one for one in differences if one.sort == "value" and 1 <= len(one.box) <= 2]
     if not parts:
         return
     sides = list(zip(*(one.box for one in parts), strict=True))

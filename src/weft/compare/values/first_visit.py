@@ -16,11 +16,11 @@ class ProbeVisit:
     before: int
 
 
-def find_first_visit(made: ValueComparison) -> ProbeVisit | None:
+def find_first_visit(comparison: ValueComparison) -> ProbeVisit | None:
     """Return the visit of a probe (rank, file, line, number of earlier visits) at which the first difference appeared,
     so that a debugger can stop there. None if no difference has a source line.
     """
-    for one in made.found[0] if made.found else []:
+    for one in comparison.found[0] if comparison.found else []:
         place = one.after.place
         if place.file and place.line:
             return ProbeVisit(max(one.after.process.rank, 0), place.file, place.line, one.after.times)

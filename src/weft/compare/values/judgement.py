@@ -91,7 +91,9 @@ def _prepend_axis(index: Any) -> Any:
 
 
 def _judge_part(reference: NDArray[Any], run: NDArray[Any], tolerance: Tolerance, rounding_bound: float) -> Judgement:
-    """Return how two arrays of one shape differ. They are so small that temporary copies of them fit into memory."""
+    """Return how two arrays of one shape differ, which are so small that temporary copies of them fit into memory.
+    `rounding_bound`: how far two numbers may be apart if only the order of sums differs.
+    """
     found = Judgement(compared=reference.size)
     unequal = reference != run
     if tolerance.nan_equal and reference.dtype.kind in "fc" and run.dtype.kind in "fc":

@@ -19,14 +19,14 @@ struct site weft_sites[SITES];
 
 static inline struct site *site_for(uintptr_t pc) { return &weft_sites[(pc >> 2) & (SITES - 1)]; }
 
-/* Return the shadow cell that stands for exactly [address, address + size), or NULL where there is none: then judge_access()
- * splits cells. */
+/* Return the shadow cell that stands for exactly [address, address + size), or NULL where there is none: then
+ * judge_access() splits cells. */
 static inline __attribute__((always_inline)) struct cell *find_exact_cell(uintptr_t address, size_t size) {
-    struct cell *c = cell8(address);
-    if (size == 8) return c;
-    if (size == 4 && c->written == SPLIT) {
-        c = cell4(address);
-        if (c->written != SPLIT) return c;
+    struct cell *cell = cell8(address);
+    if (size == 8) return cell;
+    if (size == 4 && cell->written == SPLIT) {
+        cell = cell4(address);
+        if (cell->written != SPLIT) return cell;
     }
     return NULL;
 }
@@ -40,9 +40,9 @@ static inline bool is_within_site(const struct site *site, uintptr_t address, ui
 static inline __attribute__((always_inline)) bool note_shared_read(uintptr_t address, size_t size, uintptr_t pc,
                                                                    struct site *site) {
     if (!site->track || site->size != size || !is_within_site(site, address, pc)) return false;
-    struct cell *c = find_exact_cell(address, size);
-    if (!c || c->written < site->since || (c->written > site->known && c->written != now.cur)) return false;
-    if (c->read <= now.base && c->written != now.cur) c->read = now.cur;
+    struct cell *cell = find_exact_cell(address, size);
+    if (!cell || cell->written < site->since || (cell->written > site->known && cell->written != now.cur)) return false;
+    if (cell->read <= now.base && cell->written != now.cur) cell->read = now.cur;
     return true;
 }
 
@@ -51,8 +51,8 @@ static inline __attribute__((always_inline)) bool note_shared_read(uintptr_t add
 static inline __attribute__((always_inline)) bool count_repeated_fault(uintptr_t address, size_t size, uintptr_t pc,
                                                                        struct site *site) {
     if (!has_same_fault(site, address, size, pc)) return false;
-    const struct cell *c = find_exact_cell(address, size);
-    if (!c || (c->written > now.base && c->written != now.cur)) return false;
+    const struct cell *cell = find_exact_cell(address, size);
+    if (!cell || (cell->written > now.base && cell->written != now.cur)) return false;
     ++*site->wrong;
     return true;
 }
@@ -60,11 +60,12 @@ static inline __attribute__((always_inline)) bool count_repeated_fault(uintptr_t
 /* Return whether a write to a variable that each iteration writes before it reads (a replicated one) needs no judging:
  * it is not the construct's first write, and no iteration has read the old value. */
 static bool is_harmless_own_write(const struct site *site, const struct cell *cell) {
-    if (weft_in_region || here.flags & WEFT_STRICT || weft_task.in_task || weft_parts_under_way || site->since)
+    if (weft_in_region || weft_construct.flags & WEFT_STRICT || weft_task.in_task || weft_parts_under_way ||
+        site->since)
         return false;
     if (cell->read > now.base || (cell->written >= SPLIT && cell->written < NO_VALUE)) return false;
-    for (int i = 0; i < here.written_count; i++)
-        if (here.written[i] == site->object) return true;
+    for (int i = 0; i < weft_construct.written_count; i++)
+        if (weft_construct.written[i] == site->object) return true;
     return false;
 }
 
@@ -92,8 +93,10 @@ static __attribute__((noinline)) void check_read_slowly(uintptr_t address, size_
         return;
     }
     if (!now.looked && !has_same_fault(site, address, size, pc)) {
-        stamp_t w = cell8(address)->written;
-        if (LIKELY(w <= now.cur) || (size == 4 && w == SPLIT && LIKELY(cell4(address)->written <= now.cur))) return;
+        stamp_t written_stamp = cell8(address)->written;
+        if (LIKELY(written_stamp <= now.cur) ||
+            (size == 4 && written_stamp == SPLIT && LIKELY(cell4(address)->written <= now.cur)))
+            return;
     }
     judge_access(address, size, false, pc, site);
 }
@@ -107,29 +110,30 @@ static __attribute__((noinline)) void check_write_slowly(uintptr_t address, size
         trace_program_access(address, size, true, pc);
         return;
     }
-    struct cell *c = find_exact_cell(address, size);
+    struct cell *cell = find_exact_cell(address, size);
     if (has_same_fault(site, address, size, pc)) {
-        if (c && (c->written <= now.base || c->written == now.cur)) {
+        if (cell && (cell->written <= now.base || cell->written == now.cur)) {
             ++*site->wrong;
-            c->written = now.cur;
+            cell->written = now.cur;
             return;
         }
     } else if (!now.looked) {
-        if (LIKELY(c && c->written - SPLIT > REDZONE - SPLIT)) {
-            c->written = now.cur;
+        if (LIKELY(cell && cell->written - SPLIT > REDZONE - SPLIT)) {
+            cell->written = now.cur;
             return;
         }
     } else {
         if (site->key == pc && site->mode == FREE && is_within_site(site, address, pc)) return;
-        if (site->track == 1 && site->size == size && is_within_site(site, address, pc) && c &&
-            (c->written <= now.base || c->written >= NO_VALUE) && (c->read <= now.base || c->read == now.cur)) {
-            c->written = now.cur;
+        if (site->track == 1 && site->size == size && is_within_site(site, address, pc) && cell &&
+            (cell->written <= now.base || cell->written >= NO_VALUE) &&
+            (cell->read <= now.base || cell->read == now.cur)) {
+            cell->written = now.cur;
             return;
         }
         if (size == 8 && write_and_join_halves(site, address, pc)) return;
-        if (site->track == 2 && site->write && site->size == size && is_within_site(site, address, pc) && c &&
-            is_harmless_own_write(site, c)) {
-            c->written = now.cur;
+        if (site->track == 2 && site->write && site->size == size && is_within_site(site, address, pc) && cell &&
+            is_harmless_own_write(site, cell)) {
+            cell->written = now.cur;
             return;
         }
     }
@@ -139,33 +143,34 @@ static __attribute__((noinline)) void check_write_slowly(uintptr_t address, size
 /* Check an aligned read of 4 or 8 bytes: pass it in a few instructions if its site (what one place in the code may
  * access) and cell allow it, else examine it. `pc`: the hook's return address, or a front end's site number times 4. */
 static inline __attribute__((always_inline)) void check_aligned_read(uintptr_t address, size_t size, uintptr_t pc) {
-    struct site *s = site_for(pc);
-    if (LIKELY(is_within_site(s, address, pc))) {
-        const struct cell *c = cell8(address);
-        if (size <= 4 && c->written == SPLIT) c = cell4(address);
-        stamp_t w = c->written;
-        if (LIKELY(w - s->least <= s->limit) || w == now.cur) return;
+    struct site *site = site_for(pc);
+    if (LIKELY(is_within_site(site, address, pc))) {
+        const struct cell *cell = cell8(address);
+        if (size <= 4 && cell->written == SPLIT) cell = cell4(address);
+        stamp_t written_stamp = cell->written;
+        if (LIKELY(written_stamp - site->least <= site->limit) || written_stamp == now.cur) return;
     }
-    if (!note_shared_read(address, size, pc, s) && !count_repeated_fault(address, size, pc, s))
-        check_read_slowly(address, size, pc, s);
+    if (!note_shared_read(address, size, pc, site) && !count_repeated_fault(address, size, pc, site))
+        check_read_slowly(address, size, pc, site);
 }
 
 /* Check an aligned write of 4 or 8 bytes and stamp its cell in a few instructions if its site (what one place in
  * the code may access) allows it, else examine it. `pc`: the hook's return address, or a front end's site number
  * times 4. */
 static inline __attribute__((always_inline)) void check_aligned_write(uintptr_t address, size_t size, uintptr_t pc) {
-    struct site *s = site_for(pc);
-    if (LIKELY(is_within_site(s, address, pc))) {
-        struct cell *c = find_exact_cell(address, size);
-        if (LIKELY(c && (c->written - s->floor >= s->span || c->written == now.cur))) {
-            c->written = now.cur;
+    struct site *site = site_for(pc);
+    if (LIKELY(is_within_site(site, address, pc))) {
+        struct cell *cell = find_exact_cell(address, size);
+        if (LIKELY(cell && (cell->written - site->floor >= site->span || cell->written == now.cur))) {
+            cell->written = now.cur;
             return;
         }
     }
-    check_write_slowly(address, size, pc, s);
+    check_write_slowly(address, size, pc, site);
 }
 
-/* What rewritten assembly calls where its own few instructions did not let the access pass. The site is the place's own. */
+/* Called by rewritten assembly for an access of n bytes that its own few instructions did not let pass. `s`: the site of
+ * this place alone (what it may access). */
 #define SLOW(n)                                                                                                        \
     void weft_check_slow_read##n(uintptr_t a, struct site *s) {                                                        \
         if (!note_shared_read(a, n, s->key, s) && !count_repeated_fault(a, n, s->place, s))                            \

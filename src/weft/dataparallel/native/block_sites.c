@@ -64,11 +64,11 @@ void lay_site_aside(struct site *site) {
 /* Put back a saved site (what one place in the code may access) that covers this access, if the place has one. Return
  * whether that was done. */
 bool restore_laid_aside_site(struct site *site, uintptr_t address, size_t size) {
-    for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++)
-        if (one->where == site && one->site.key == site->key && one->site.size == size &&
-            address - one->site.low <= one->site.reach) {
-            bool longer = one->site.reach > site->reach;
-            exchange_saved_site(one);
+    for (struct kept *saved = aside.kept; saved < aside.kept + aside.count; saved++)
+        if (saved->where == site && saved->site.key == site->key && saved->site.size == size &&
+            address - saved->site.low <= saved->site.reach) {
+            bool longer = saved->site.reach > site->reach;
+            exchange_saved_site(saved);
             if (longer) site->changed = ++weft_sites_changed; /* what was proved with it stands without it */
             return true;
         }
@@ -78,20 +78,20 @@ bool restore_laid_aside_site(struct site *site, uintptr_t address, size_t size) 
 /* Return the address of the iteration's own element of an array, without the part that the innermost loop index
  * adds. */
 static uintptr_t find_own_element_address(const struct aspect *aspect) {
-    uintptr_t a = *aspect->home;
+    uintptr_t address = *aspect->home;
     int64_t own[WEFT_MAX_RANK];
-    compute_own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, weft_construct.index, own);
     for (int k = 0; k < aspect->object->rank; k++)
-        if (!aspect->free[k] && aspect->own[k].axis == here.rank - 1)
-            a -= (uintptr_t)((own[k] - aspect->object->lower[k]) * aspect->object->stride[k]);
-    return a;
+        if (!aspect->free[k] && aspect->own[k].axis == weft_construct.rank - 1)
+            address -= (uintptr_t)((own[k] - aspect->object->lower[k]) * aspect->object->stride[k]);
+    return address;
 }
 
 /* Let a site (what one place in the code may access) move along with the own element of an array, and note where that
  * element is now. Return false if the site cannot follow. */
 bool let_site_follow_array(const struct aspect *aspect) {
-    ptrdiff_t number = aspect - here.aspects;
-    if (number >= ANCHORS || here.rank < 2 || !aspect->exact) return false;
+    ptrdiff_t number = aspect - weft_construct.aspects;
+    if (number >= ANCHORS || weft_construct.rank < 2 || !aspect->exact) return false;
     anchors[number] = find_own_element_address(aspect);
     return true;
 }
@@ -106,14 +106,14 @@ static void save_sites_of_blocks(uint64_t blocks) {
         next_set = (next_set + 1) % SETS;
         set_count += set_count < SETS;
     }
-    for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++)
-        if (one->site.key == one->where->key && one->site.reach > one->where->reach) exchange_saved_site(one);
+    for (struct kept *saved = aside.kept; saved < aside.kept + aside.count; saved++)
+        if (saved->site.key == saved->where->key && saved->site.reach > saved->where->reach) exchange_saved_site(saved);
     set->blocks = blocks;
     set->open.count = 0;
     set->aside.count = aside.count;
     for (int i = 0; i < ANCHORS; i++) set->anchors[i] = anchors[i];
-    for (struct site *s = sites_opened(); s; s = next_site(s))
-        if (s->key) save_site(&set->open, s);
+    for (struct site *site = sites_opened(); site; site = next_site(site))
+        if (site->key) save_site(&set->open, site);
     for (int i = 0; i < aside.count; i++) set->aside.kept[i] = aside.kept[i];
     aside.count = 0;
 }
@@ -124,11 +124,11 @@ static void restore_sites_of_blocks(uint64_t blocks) {
     for (const struct set *set = sets; set < sets + set_count; set++) {
         if (set->blocks != blocks) continue;
         for (int i = 0; i < ANCHORS; i++) anchors[i] = set->anchors[i];
-        for (const struct kept *one = set->open.kept; one < set->open.kept + set->open.count; one++) {
-            *one->where = one->site;
-            one->where->next = NULL;
-            one->where->changed = weft_sites_changed;
-            add_open_site(one->where);
+        for (const struct kept *saved = set->open.kept; saved < set->open.kept + set->open.count; saved++) {
+            *saved->where = saved->site;
+            saved->where->next = NULL;
+            saved->where->changed = weft_sites_changed;
+            add_open_site(saved->where);
         }
         for (int i = 0; i < set->aside.count; i++) aside.kept[i] = set->aside.kept[i];
         aside.count = set->aside.count;
@@ -154,7 +154,7 @@ static void move_site_interval(struct site *site, uintptr_t offset) {
  * `offsets`: bytes for each of `count` arrays. */
 static void move_site_with_its_array(struct site *site, const uintptr_t offsets[], int count) {
     for (int i = 0; i < count && site->key && site->follows; i++)
-        if (here.aspects[i].object == site->object && !here.aspects[i].remote && offsets[i]) {
+        if (weft_construct.aspects[i].object == site->object && !weft_construct.aspects[i].remote && offsets[i]) {
             move_site_interval(site, offsets[i]);
             return;
         }
@@ -165,28 +165,28 @@ static void move_site_with_its_array(struct site *site, const uintptr_t offsets[
 static void move_following_sites(void) {
     uintptr_t by[ANCHORS];
     bool moved = false;
-    int count = here.aspect_count < ANCHORS ? here.aspect_count : ANCHORS;
+    int count = weft_construct.aspect_count < ANCHORS ? weft_construct.aspect_count : ANCHORS;
     for (int i = 0; i < count; i++) {
-        uintptr_t at = find_own_element_address(&here.aspects[i]);
+        uintptr_t at = find_own_element_address(&weft_construct.aspects[i]);
         by[i] = at - anchors[i];
         anchors[i] = at;
         moved |= by[i] != 0;
     }
     if (!moved) return;
-    for (struct site *s = sites_opened(); s; s = next_site(s)) move_site_with_its_array(s, by, count);
-    for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++) {
-        move_site_with_its_array(&one->site, by, count);
-        if (!one->site.key) *one-- = aside.kept[--aside.count];
+    for (struct site *site = sites_opened(); site; site = next_site(site)) move_site_with_its_array(site, by, count);
+    for (struct kept *saved = aside.kept; saved < aside.kept + aside.count; saved++) {
+        move_site_with_its_array(&saved->site, by, count);
+        if (!saved->site.key) *saved-- = aside.kept[--aside.count];
     }
 }
 
 /* Bring the sites (what places in the code may access) up to date where a row of iterations begins or the iterations
  * enter other blocks of the grid. `previous_blocks`: hash of the blocks before. */
 void update_sites_for_row(uint64_t previous_blocks) {
-    if (here.blocks != previous_blocks) {
+    if (weft_construct.blocks != previous_blocks) {
         save_sites_of_blocks(previous_blocks);
         close_sites();
-        restore_sites_of_blocks(here.blocks);
+        restore_sites_of_blocks(weft_construct.blocks);
     }
     move_following_sites();
 }

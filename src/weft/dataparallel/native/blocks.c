@@ -79,9 +79,9 @@ struct object *make_object_of_heap_block(uintptr_t address, size_t access_size) 
     uintptr_t low, high;
     if (!find_heap_block(address, &low, &high)) return NULL;
     int data = (int)cell8(low - 8)->read;
-    struct object *o = register_object(data, low, high - low);
-    set_block_shape(o, find_shape_of_variable(data), access_size);
-    return o;
+    struct object *object = register_object(data, low, high - low);
+    set_block_shape(object, find_shape_of_variable(data), access_size);
+    return object;
 }
 
 /* Name the heap block that begins at `base` and keep its shape in the shadow cells; it becomes an object only when it
@@ -93,15 +93,15 @@ void weft_check_name_heap_block(int variable_id, const void *base, size_t elemen
         cell8(low - 8)->written != REDZONE)
         return;
     GROW_TO(forms, (size_t)variable_id, form_room);
-    struct form *f = &forms[variable_id];
-    f->element = element ? element : 1;
-    f->rank = dimension_count;
-    for (int d = 0; d < dimension_count; d++) f->extent[d] = extent[d];
+    struct form *shape = &forms[variable_id];
+    shape->element = element ? element : 1;
+    shape->rank = dimension_count;
+    for (int d = 0; d < dimension_count; d++) shape->extent[d] = extent[d];
     cell8(low - 8)->read = (stamp_t)variable_id;
-    struct object *o = find_object_at(low);
-    if (o && o->low == low && !o->distributed) {
-        o->data = o->first_data = variable_id;
-        if (dimension_count > 0) set_block_shape(o, f, element);
+    struct object *object = find_object_at(low);
+    if (object && object->low == low && !object->distributed) {
+        object->data = object->first_data = variable_id;
+        if (dimension_count > 0) set_block_shape(object, shape, element);
         forget_sites();
     }
 }

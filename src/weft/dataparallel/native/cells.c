@@ -29,8 +29,9 @@ static void set_written_stamps_plain(void *cells, int64_t stride, int64_t count,
  * same construct stays noted, and the reader's own write hides its read. Portable version. */
 static void set_read_stamps_plain(void *cells, int64_t stride, int64_t count, stamp_t first_stamp, stamp_t rise) {
     for (int64_t i = 0; i < count; i++, first_stamp += rise) {
-        struct cell *c = (struct cell *)word_of_cell(cells, stride, i);
-        if (c->written != first_stamp && (c->read <= now.base || c->read > first_stamp)) c->read = first_stamp;
+        struct cell *cell = (struct cell *)word_of_cell(cells, stride, i);
+        if (cell->written != first_stamp && (cell->read <= now.base || cell->read > first_stamp))
+            cell->read = first_stamp;
     }
 }
 
@@ -120,15 +121,15 @@ __attribute__((target("avx2"))) static void set_written_stamps_wide(void *cells,
 /* Note reads by iterations with rising time stamps in `count` neighbouring cells, four at a time with AVX2. */
 __attribute__((target("avx2"))) static void set_read_stamps_wide(void *cells, int64_t count, stamp_t first_stamp,
                                                                  stamp_t rise) {
-    struct cell *c = cells;
+    struct cell *cell = cells;
     int r = (int)rise;
     __m256i rises = _mm256_setr_epi32(0, 0, r, r, 2 * r, 2 * r, 3 * r, 3 * r);
     __m256i stamps = _mm256_add_epi32(_mm256_set1_epi32((int)first_stamp), rises);
     __m256i four = _mm256_set1_epi32(4 * r), from = first_stamp_of_construct();
     int64_t i = 0;
     for (; i + 4 <= count; i += 4, stamps = _mm256_add_epi32(stamps, four))
-        set_read_stamps_of_4_cells(c + i, stamps, from);
-    set_read_stamps_plain(c + i, 8, count - i, first_stamp + rise * (stamp_t)i, rise);
+        set_read_stamps_of_4_cells(cell + i, stamps, from);
+    set_read_stamps_plain(cell + i, 8, count - i, first_stamp + rise * (stamp_t)i, rise);
 }
 
 /* Write time stamps into `count` groups (tiles) of at least four neighbouring cells, with AVX2: one stamp for each
@@ -138,9 +139,9 @@ __attribute__((target("avx2"))) static void set_written_stamps_of_tiles(void *ce
                                                                         stamp_t rise) {
     __m256i stamps = _mm256_set1_epi32((int)first_stamp), more = _mm256_set1_epi32((int)rise);
     for (int64_t i = 0; i < count; i++, stamps = _mm256_add_epi32(stamps, more)) {
-        struct cell *c = (struct cell *)word_of_cell(cells, stride, i);
-        for (int k = 0; k + 4 < tile_width; k += 4) set_written_stamps_of_4_cells(c + k, stamps);
-        set_written_stamps_of_4_cells(c + tile_width - 4, stamps);
+        struct cell *cell = (struct cell *)word_of_cell(cells, stride, i);
+        for (int k = 0; k + 4 < tile_width; k += 4) set_written_stamps_of_4_cells(cell + k, stamps);
+        set_written_stamps_of_4_cells(cell + tile_width - 4, stamps);
     }
 }
 
@@ -152,9 +153,9 @@ __attribute__((target("avx2"))) static void set_read_stamps_of_tiles(void *cells
     __m256i stamps = _mm256_set1_epi32((int)first_stamp), more = _mm256_set1_epi32((int)rise),
             from = first_stamp_of_construct();
     for (int64_t i = 0; i < count; i++, stamps = _mm256_add_epi32(stamps, more)) {
-        struct cell *c = (struct cell *)word_of_cell(cells, stride, i);
-        for (int k = 0; k + 4 < tile_width; k += 4) set_read_stamps_of_4_cells(c + k, stamps, from);
-        set_read_stamps_of_4_cells(c + tile_width - 4, stamps, from);
+        struct cell *cell = (struct cell *)word_of_cell(cells, stride, i);
+        for (int k = 0; k + 4 < tile_width; k += 4) set_read_stamps_of_4_cells(cell + k, stamps, from);
+        set_read_stamps_of_4_cells(cell + tile_width - 4, stamps, from);
     }
 }
 

@@ -12,18 +12,18 @@ static struct groups groups;
 
 /* Return whether the loop that runs names an array in a CONSISTENT clause. */
 bool is_in_consistent_clause(const struct object *object) {
-    for (int i = 0; i < here.consistent_count; i++)
-        if (here.consistent[i].object == object) return true;
+    for (int i = 0; i < weft_construct.consistent_count; i++)
+        if (weft_construct.consistent[i].object == object) return true;
     return false;
 }
 
 /* At a loop's end: leave arrays of asynchronous CONSISTENT clauses without values until their group has completed. */
 void undefine_unfinished_consistent_arrays(void) {
-    for (int i = 0; i < here.consistent_count; i++) {
-        const struct object *o = here.consistent[i].object;
-        if (!here.consistent[i].group) continue;
-        undefine_written_values(o->low, o->high);
-        add_memory_to_group(&groups, here.consistent[i].group, o->low, o->high);
+    for (int i = 0; i < weft_construct.consistent_count; i++) {
+        const struct object *object = weft_construct.consistent[i].object;
+        if (!weft_construct.consistent[i].group) continue;
+        undefine_written_values(object->low, object->high);
+        add_memory_to_group(&groups, weft_construct.consistent[i].group, object->low, object->high);
     }
 }
 
@@ -33,9 +33,9 @@ void weft_check_consistent_start(int construct_id, int group_id) {
 
 /* Give elements in [low, high) whose values were undefined a value again: all copies are the same now. */
 static void mark_values_defined(uintptr_t low, uintptr_t high) {
-    for (uintptr_t a = low & ~(uintptr_t)3; a < high; a += 4) {
-        struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
-        if (c->written == UNDEFINED) c->written = now.cur;
+    for (uintptr_t address = low & ~(uintptr_t)3; address < high; address += 4) {
+        struct cell *cell = cell8(address)->written == SPLIT ? cell4(address) : cell8(address);
+        if (cell->written == UNDEFINED) cell->written = now.cur;
     }
 }
 

@@ -35,22 +35,23 @@ struct owners {
 /* Return the coordinate, in one dimension of the ON array (to whose elements the loop's iterations are mapped), of the
  * processor that runs an iteration; EVERYWHERE where all processors along that dimension run it. */
 static int64_t find_iteration_coordinate(int dimension, const int64_t index[]) {
-    const struct term *t = &here.at[dimension];
-    if (here.on->kinds[dimension] == WEFT_WHOLE || t->axis == WEFT_ALL) return EVERYWHERE;
-    return t->axis >= 0 ? t->coefficient * index[t->axis] + t->offset : t->offset;
+    const struct term *on_term = &weft_construct.at[dimension];
+    if (weft_construct.on->kinds[dimension] == WEFT_WHOLE || on_term->axis == WEFT_ALL) return EVERYWHERE;
+    return on_term->axis >= 0 ? on_term->coefficient * index[on_term->axis] + on_term->offset : on_term->offset;
 }
 
 /* Return the table that holds, for each element of a replicated array, which iteration's coordinates wrote it. Make it
  * if need be, and drop one of an older distribution. NULL if it would be too large. */
 static struct owners *ensure_owner_table(struct object *object) {
     size_t elements = object->element ? (object->high - object->low) / object->element : 0;
-    size_t bytes = elements * (size_t)here.on->rank * sizeof(int64_t);
-    if (object->owners && (object->owners->root != here.on || object->owners->mapped != here.on->mapped))
+    size_t bytes = elements * (size_t)weft_construct.on->rank * sizeof(int64_t);
+    if (object->owners &&
+        (object->owners->root != weft_construct.on || object->owners->mapped != weft_construct.on->mapped))
         copies_forget(object);
     if (!object->owners && bytes && bytes < MOST_BYTES) object->owners = calloc(1, sizeof *object->owners + bytes);
     if (object->owners) {
-        object->owners->root = here.on;
-        object->owners->mapped = here.on->mapped;
+        object->owners->root = weft_construct.on;
+        object->owners->mapped = weft_construct.on->mapped;
     }
     return object->owners;
 }
@@ -58,26 +59,28 @@ static struct owners *ensure_owner_table(struct object *object) {
 /* At a loop's end: keep for each element of a replicated array where the iteration ran that wrote it. Must come before
  * the loop's stamps lose their meaning. */
 void note_writers_of_copies(struct object *object) {
-    if (here.what != LOOP || !here.on || !object->array || !ensure_owner_table(object)) return;
+    if (weft_construct.what != LOOP || !weft_construct.on || !object->array || !ensure_owner_table(object)) return;
     int64_t index[WEFT_MAX_RANK], *at = object->owners->at;
-    for (uintptr_t a = object->low; a < object->high; a += object->element, at += here.on->rank) {
-        const struct cell *c = cell8(a)->written == SPLIT ? cell4(a) : cell8(a);
-        if (c->written > now.base && c->written < SPLIT && find_iteration_of_stamp(c->written, index))
-            for (int d = 0; d < here.on->rank; d++) at[d] = find_iteration_coordinate(d, index);
+    for (uintptr_t address = object->low; address < object->high;
+         address += object->element, at += weft_construct.on->rank) {
+        const struct cell *cell = cell8(address)->written == SPLIT ? cell4(address) : cell8(address);
+        if (cell->written > now.base && cell->written < SPLIT && find_iteration_of_stamp(cell->written, index))
+            for (int d = 0; d < weft_construct.on->rank; d++) at[d] = find_iteration_coordinate(d, index);
     }
 }
 
 /* Return whether the current iteration runs on the processor where the element at `address` got its value in an earlier
  * loop. */
 bool has_value_from_this_processor(const struct object *object, uintptr_t address) {
-    if (!object || !object->owners || here.what != LOOP || !here.started || here.on != object->owners->root ||
-        here.on->mapped != object->owners->mapped)
+    if (!object || !object->owners || weft_construct.what != LOOP || !weft_construct.started ||
+        weft_construct.on != object->owners->root || weft_construct.on->mapped != object->owners->mapped)
         return false;
-    const int64_t *at = object->owners->at + (address - object->low) / object->element * (size_t)here.on->rank;
-    for (int d = 0; d < here.on->rank; d++) {
-        int64_t here_at = find_iteration_coordinate(d, here.index);
+    const int64_t *at =
+        object->owners->at + (address - object->low) / object->element * (size_t)weft_construct.on->rank;
+    for (int d = 0; d < weft_construct.on->rank; d++) {
+        int64_t here_at = find_iteration_coordinate(d, weft_construct.index);
         if (at[d] == EVERYWHERE) continue;
-        if (here_at == EVERYWHERE || !have_elements_same_owner(here.on, d, here_at, at[d])) return false;
+        if (here_at == EVERYWHERE || !have_elements_same_owner(weft_construct.on, d, here_at, at[d])) return false;
     }
     return true;
 }
@@ -99,11 +102,12 @@ static size_t earlier_count, earlier_room;
 /* Return whether an array is replicated along a dimension of the processors over which the loop's iterations are
  * spread, so that each of these iterations writes a copy of its own. */
 static bool writes_each_iteration_own_copy(const struct object *object) {
-    if (here.what != LOOP || !here.on || !object || !object->root) return false;
+    if (weft_construct.what != LOOP || !weft_construct.on || !object || !object->root) return false;
     for (int d = 0; d < object->root->rank; d++) {
         if (object->root->kinds[d] == WEFT_WHOLE || object->map[d].axis != WEFT_ALL) continue;
-        int e = object->root == here.on ? d : find_paired_dimension(object->root, d, here.on);
-        if (e >= 0 && here.at[e].axis >= 0) return true;
+        int on_dimension =
+            object->root == weft_construct.on ? d : find_paired_dimension(object->root, d, weft_construct.on);
+        if (on_dimension >= 0 && weft_construct.at[on_dimension].axis >= 0) return true;
     }
     return false;
 }
@@ -124,7 +128,7 @@ void report_differing_copies(void) {
     for (size_t i = 0; i < earlier_count; i++) {
         struct earlier *one = &earlier[i];
         if (memcmp(one->value, (const void *)one->detail.address, one->detail.size) == 0) continue;
-        find_iteration_of_stamp(one->by, here.index);
+        find_iteration_of_stamp(one->by, weft_construct.index);
         one->detail.kind = "loop-dependence";
         one->detail.why = "output";
         report_finding(&one->detail);

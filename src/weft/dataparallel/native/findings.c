@@ -57,19 +57,20 @@ static void write_place(struct line *line, uintptr_t pc) {
 /* Return a JSON line that begins with a finding's id, kind, reason, construct and place. */
 static struct line begin_finding_line(int finding_id, const char *kind, const char *why, int construct_id,
                                       uintptr_t pc) {
-    struct line l = new_line();
-    put_number(&l, "id", finding_id);
-    put_text(&l, "kind", kind);
-    put_text(&l, "why", why ? why : "");
-    put_number(&l, "construct", construct_id);
-    write_place(&l, pc);
-    return l;
+    struct line line = new_line();
+    put_number(&line, "id", finding_id);
+    put_text(&line, "kind", kind);
+    put_text(&line, "why", why ? why : "");
+    put_number(&line, "construct", construct_id);
+    write_place(&line, pc);
+    return line;
 }
 
 /* Append the indices of the current iteration and the number of the current task, where there are any. */
 static void write_iteration(struct line *line) {
     update_current_index();
-    if (here.what == LOOP && here.started) put_numbers(line, "iteration", here.rank, here.index);
+    if (weft_construct.what == LOOP && weft_construct.started)
+        put_numbers(line, "iteration", weft_construct.rank, weft_construct.index);
     if (weft_task.in_task) put_number(line, "task", weft_task.task);
 }
 
@@ -93,40 +94,41 @@ static uint64_t *find_occurrence_counter(const struct detail *detail, int constr
 /* Report a wrong access: write its JSON line the first time, count it afterwards. Return the address of its counter,
  * which callers may increment for further occurrences; NULL if there is none. */
 uint64_t *report_finding(const struct detail *detail) {
-    int construct = detail->construct ? detail->construct : here.what == SEQUENTIAL ? 0 : here.id;
+    int construct = detail->construct ? detail->construct : weft_construct.what == SEQUENTIAL ? 0 : weft_construct.id;
     int id = add_finding_or_count(detail->kind, detail->why, construct, detail->data, detail->place);
     if (!id) return find_occurrence_counter(detail, construct);
     int64_t index[WEFT_MAX_RANK];
-    struct line l = begin_finding_line(id, detail->kind, detail->why, construct, detail->place);
-    write_iteration(&l);
-    put_number(&l, "data", detail->data);
-    put_number(&l, "address", (int64_t)detail->address);
-    put_number(&l, "bytes", (int64_t)detail->size);
-    put_truth(&l, "write", detail->write);
-    const struct object *o = detail->object;
-    if (o && o->array) {
-        compute_element_index(o, detail->address, index);
-        put_numbers(&l, "index", o->rank, index);
-        put_number(&l, "name", o->first_data);
-        if (o->order == WEFT_ORDER_FORTRAN) put_text(&l, "order", "fortran");
-        if (detail->has_delta) put_numbers(&l, "delta", o->rank, detail->delta);
+    struct line line = begin_finding_line(id, detail->kind, detail->why, construct, detail->place);
+    write_iteration(&line);
+    put_number(&line, "data", detail->data);
+    put_number(&line, "address", (int64_t)detail->address);
+    put_number(&line, "bytes", (int64_t)detail->size);
+    put_truth(&line, "write", detail->write);
+    const struct object *object = detail->object;
+    if (object && object->array) {
+        compute_element_index(object, detail->address, index);
+        put_numbers(&line, "index", object->rank, index);
+        put_number(&line, "name", object->first_data);
+        if (object->order == WEFT_ORDER_FORTRAN) put_text(&line, "order", "fortran");
+        if (detail->has_delta) put_numbers(&line, "delta", object->rank, detail->delta);
     }
-    if (o) put_number(&l, "offset", (int64_t)(detail->address - o->low));
+    if (object) put_number(&line, "offset", (int64_t)(detail->address - object->low));
     int n = detail->other > now.base ? find_iteration_of_stamp(detail->other, index) : 0;
-    if (n) put_numbers(&l, "other", n, index);
+    if (n) put_numbers(&line, "other", n, index);
     /* the places that may have made the other access: those of this construct on the same variable */
-    put_begin(&l, "places", '[');
+    put_begin(&line, "places", '[');
     int places = 0;
-    for (const struct site *s = sites_opened(); s && places < 4 && o; s = s->next == s ? NULL : s->next) {
-        if (s->object != o || s->place == detail->place || !(s->write || detail->write)) continue;
+    for (const struct site *site = sites_opened(); site && places < 4 && object;
+         site = site->next == site ? NULL : site->next) {
+        if (site->object != object || site->place == detail->place || !(site->write || detail->write)) continue;
         places++;
-        put_begin(&l, NULL, '{');
-        write_place(&l, s->place);
-        put_truth(&l, "write", s->write);
-        put_end(&l, '}');
+        put_begin(&line, NULL, '{');
+        write_place(&line, site->place);
+        put_truth(&line, "write", site->write);
+        put_end(&line, '}');
     }
-    put_end(&l, ']');
-    send_line(&l);
+    put_end(&line, ']');
+    send_line(&line);
     return find_occurrence_counter(detail, construct);
 }
 
@@ -144,30 +146,30 @@ static void write_value_and_range(struct line *line, int variable_id, int dimens
 void report_index_out_of_bounds(int variable_id, uintptr_t base_address, int dimension, int64_t index, int64_t low,
                                 int64_t high, uintptr_t pc) {
     (void)base_address;
-    int construct = here.what == SEQUENTIAL ? 0 : here.id;
+    int construct = weft_construct.what == SEQUENTIAL ? 0 : weft_construct.id;
     int id = add_finding_or_count("out-of-bounds", NULL, construct, variable_id, pc);
     if (!id) return;
-    struct line l = begin_finding_line(id, "out-of-bounds", NULL, construct, pc);
-    write_iteration(&l);
-    write_value_and_range(&l, variable_id, dimension, index, low, high);
-    send_line(&l);
+    struct line line = begin_finding_line(id, "out-of-bounds", NULL, construct, pc);
+    write_iteration(&line);
+    write_value_and_range(&line, variable_id, dimension, index, low, high);
+    send_line(&line);
 }
 
 /* Report an index outside an array's bounds that -fsanitize=bounds found at a line and column. */
 void report_index_out_of_bounds_at_line(const char *file, unsigned source_line, unsigned column, const char *type,
                                         int64_t index) {
-    int construct = here.what == SEQUENTIAL ? 0 : here.id;
+    int construct = weft_construct.what == SEQUENTIAL ? 0 : weft_construct.id;
     uintptr_t place = ((uintptr_t)source_line << 12 | column) ^ (uintptr_t)file;
     int id = add_finding_or_count("out-of-bounds", NULL, construct, 0, place);
     if (!id) return;
-    struct line l = begin_finding_line(id, "out-of-bounds", NULL, construct, 0);
-    write_iteration(&l);
-    put_number(&l, "line", source_line);
-    put_number(&l, "column", column);
-    put_number(&l, "value", index);
-    put_text(&l, "file", file);
-    put_text(&l, "type", type);
-    send_line(&l);
+    struct line line = begin_finding_line(id, "out-of-bounds", NULL, construct, 0);
+    write_iteration(&line);
+    put_number(&line, "line", source_line);
+    put_number(&line, "column", column);
+    put_number(&line, "value", index);
+    put_text(&line, "file", file);
+    put_text(&line, "type", type);
+    send_line(&line);
 }
 
 /* Report a number in a directive that lies outside low..high as declared. `dimension` counts from 0; `why` names the
@@ -176,10 +178,10 @@ void report_directive_parameter(const char *why, int construct_id, int variable_
                                 int64_t low, int64_t high) {
     int id = add_finding_or_count("out-of-bounds", why, construct_id, variable_id, (uintptr_t)dimension);
     if (!id) return;
-    struct line l = begin_finding_line(id, "out-of-bounds", why, construct_id, 0);
-    write_iteration(&l);
-    write_value_and_range(&l, variable_id, dimension + 1, value, low, high);
-    send_line(&l);
+    struct line line = begin_finding_line(id, "out-of-bounds", why, construct_id, 0);
+    write_iteration(&line);
+    write_value_and_range(&line, variable_id, dimension + 1, value, low, high);
+    send_line(&line);
 }
 
 /* Report a value in a localized array that is no index its own processor has. `target_id`: the array that it should
@@ -188,58 +190,59 @@ void report_remote_localized_value(int construct_id, int variable_id, int target
                                    int dimension_count, int64_t value) {
     int id = add_finding_or_count("remote-access", "localize", construct_id, variable_id, (uintptr_t)target_id);
     if (!id) return;
-    struct line l = begin_finding_line(id, "remote-access", "localize", construct_id, 0);
-    put_number(&l, "data", variable_id);
-    put_number(&l, "array", target_id);
-    put_number(&l, "number", value);
-    put_numbers(&l, "index", dimension_count, index);
-    send_line(&l);
+    struct line line = begin_finding_line(id, "remote-access", "localize", construct_id, 0);
+    put_number(&line, "data", variable_id);
+    put_number(&line, "array", target_id);
+    put_number(&line, "number", value);
+    put_numbers(&line, "index", dimension_count, index);
+    send_line(&line);
 }
 
 /* Report a directive that cannot be right where it stands. `variable_id`: the group or variable that it names. */
 void report_misplaced_directive(const char *why, int construct_id, int variable_id) {
     int id = add_finding_or_count("directive-order", why, construct_id, variable_id, 0);
     if (!id) return;
-    struct line l = begin_finding_line(id, "directive-order", why, construct_id, 0);
-    put_number(&l, "data", variable_id);
-    send_line(&l);
+    struct line line = begin_finding_line(id, "directive-order", why, construct_id, 0);
+    put_number(&line, "data", variable_id);
+    send_line(&line);
 }
 
 /* Report a reduction whose result is wrong, or whose partial value went into another variable (`other_variable_id`; 0:
  * none). The place is that of its last read, or of the write into the other variable. */
 void report_reduction_fault(const char *kind, const char *why, const struct reduction *reduction, const char *expected,
                             const char *got, int other_variable_id) {
-    int id = add_finding_or_count(kind, why, here.id, reduction->data,
+    int id = add_finding_or_count(kind, why, weft_construct.id, reduction->data,
                                   other_variable_id ? (uintptr_t)other_variable_id << 2 : 0);
     if (!id) return;
     uintptr_t place = reduction->reader;
-    for (const struct site *s = other_variable_id ? sites_opened() : NULL; s; s = s->next == s ? NULL : s->next)
-        if (s->object && s->object->data == other_variable_id && s->write)
-            place = s->place; /* what the partial value went into */
-    struct line l = begin_finding_line(id, kind, why, here.id, place);
-    put_number(&l, "data", reduction->data);
-    put_number(&l, "operation", reduction->operation);
-    put_number(&l, "array", other_variable_id);
-    put_text(&l, "expected", expected);
-    put_text(&l, "got", got);
-    send_line(&l);
+    for (const struct site *site = other_variable_id ? sites_opened() : NULL; site;
+         site = site->next == site ? NULL : site->next)
+        if (site->object && site->object->data == other_variable_id && site->write)
+            place = site->place; /* what the partial value went into */
+    struct line line = begin_finding_line(id, kind, why, weft_construct.id, place);
+    put_number(&line, "data", reduction->data);
+    put_number(&line, "operation", reduction->operation);
+    put_number(&line, "array", other_variable_id);
+    put_text(&line, "expected", expected);
+    put_text(&line, "got", got);
+    send_line(&line);
 }
 
 /* Write how often a construct ran and how many iterations it had in all. */
 void write_line_of_run_counts(int construct_id, uint64_t times, uint64_t iterations) {
     if (!lines_ours()) return;
-    struct line l = new_line();
-    put_number(&l, "ran", construct_id);
-    put_number(&l, "times", (int64_t)times);
-    put_number(&l, "iterations", (int64_t)iterations);
-    send_line(&l);
+    struct line line = new_line();
+    put_number(&line, "ran", construct_id);
+    put_number(&line, "times", (int64_t)times);
+    put_number(&line, "iterations", (int64_t)iterations);
+    send_line(&line);
 }
 
 /* Write at how many places of the program accesses were examined. */
 void write_line_of_place_count(unsigned count) {
-    struct line l = new_line();
-    put_number(&l, "places", count);
-    send_line(&l);
+    struct line line = new_line();
+    put_number(&line, "places", count);
+    send_line(&line);
 }
 
 /* Write why the program cannot be checked and which construct and variable are at fault, then end the process. */
@@ -258,11 +261,11 @@ void weft_check_flush(void) {
     if (!lines_ours()) return;
     for (int i = 0; i < known_count; i++) {
         if (known[i].count == known[i].told) continue;
-        struct line l = new_line();
-        put_number(&l, "id", i + 1);
-        put_number(&l, "count", (int64_t)known[i].count);
+        struct line line = new_line();
+        put_number(&line, "id", i + 1);
+        put_number(&line, "count", (int64_t)known[i].count);
         known[i].told = known[i].count;
-        send_line(&l);
+        send_line(&line);
     }
     write_final_counts();
 }
@@ -286,9 +289,9 @@ static void handle_fatal_signal(int signal_number, siginfo_t *info, void *contex
     (void)context;
     if (signal_number == SIGSEGV && info->si_code == SEGV_MAPERR && getpid() == lines_owner &&
         !getrlimit(RLIMIT_STACK, &stack) && is_stack_overflow((uintptr_t)info->si_addr, stack.rlim_cur)) {
-        struct line l = new_line();
-        put_number(&l, "stack", (int64_t)(stack.rlim_cur >> 10));
-        send_line(&l);
+        struct line line = new_line();
+        put_number(&line, "stack", (int64_t)(stack.rlim_cur >> 10));
+        send_line(&line);
     }
     weft_check_flush();
     signal(signal_number, SIG_DFL);

@@ -156,10 +156,11 @@ int64_t find_blocks_of_iterations(const struct row *row, const struct line forms
         if (farthest <= b) blocks[b] = ALWAYS;
         int fall = row->blocks[b].fall, jump = row->blocks[b].jump;
         if (row->blocks[b].guard >= 0) {
-            const struct row_guard *g = &row->guards[row->blocks[b].guard];
-            struct line one = compute_form_value(row, forms, g->left), two = compute_form_value(row, forms, g->right);
+            const struct row_guard *guard = &row->guards[row->blocks[b].guard];
+            struct line one = compute_form_value(row, forms, guard->left),
+                        two = compute_form_value(row, forms, guard->right);
             bool taken = false, known = !one.turns && !two.turns;
-            int64_t alike = known ? evaluate_guard(g, one, two, iteration_count, &taken) : 0;
+            int64_t alike = known ? evaluate_guard(guard, one, two, iteration_count, &taken) : 0;
             if (alike == 0 && !may) return 0;
             if (alike == iteration_count || !may) {
                 iteration_count = alike;
@@ -177,14 +178,15 @@ int64_t find_blocks_of_iterations(const struct row *row, const struct line forms
  * behind the exit. */
 int64_t count_iterations_until_exit(const struct row *row, const struct line forms[], int64_t iteration_count,
                                     const uint8_t blocks[]) {
-    for (const struct row_end *e = row->ends; e < row->ends + row->end_count && iteration_count > 0; e++) {
-        struct line one = compute_form_value(row, forms, e->guard.left),
-                    two = compute_form_value(row, forms, e->guard.right);
-        if (blocks[e->block] != ALWAYS || one.turns || two.turns) continue;
+    for (const struct row_end *end_branch = row->ends; end_branch < row->ends + row->end_count && iteration_count > 0;
+         end_branch++) {
+        struct line one = compute_form_value(row, forms, end_branch->guard.left),
+                    two = compute_form_value(row, forms, end_branch->guard.right);
+        if (blocks[end_branch->block] != ALWAYS || one.turns || two.turns) continue;
         bool taken;
-        int64_t alike = evaluate_guard(&e->guard, one, two, iteration_count, &taken);
-        if (taken != (e->fall != 0)) alike = 0; /* it leaves at once */
-        if (alike < iteration_count) iteration_count = alike + (e->last != 0);
+        int64_t alike = evaluate_guard(&end_branch->guard, one, two, iteration_count, &taken);
+        if (taken != (end_branch->fall != 0)) alike = 0; /* it leaves at once */
+        if (alike < iteration_count) iteration_count = alike + (end_branch->last != 0);
     }
     return iteration_count;
 }
@@ -193,10 +195,10 @@ int64_t count_iterations_until_exit(const struct row *row, const struct line for
  * blocks that are run, so that no address wraps around. */
 int64_t count_iterations_within_limits(const struct row *row, const struct line forms[], int64_t iteration_count,
                                        const uint8_t blocks[]) {
-    for (const struct row_limit *l = row->limits; l < row->limits + row->limit_count; l++) {
-        if (blocks[l->block] == NEVER) continue;
-        struct line f = compute_form_value(row, forms, l->form);
-        int64_t step = (int64_t)f.step, most = (int64_t)l->most;
+    for (const struct row_limit *limit = row->limits; limit < row->limits + row->limit_count; limit++) {
+        if (blocks[limit->block] == NEVER) continue;
+        struct line f = compute_form_value(row, forms, limit->form);
+        int64_t step = (int64_t)f.step, most = (int64_t)limit->most;
         if (f.turns || most >= INT64_MAX / 4 || step > INT32_MAX || step < INT32_MIN || f.at > (uint64_t)most)
             return 0; /* with these numbers nothing turns around at 2^64 */
         int64_t end = (int64_t)f.at + step * (iteration_count - 1);

@@ -57,7 +57,7 @@ static void *register_block(void *block, size_t size, size_t old_size, bool clea
 static void unregister_block(void *block) {
     if (!block || now.off) return;
     uintptr_t low = (uintptr_t)block, high = low + malloc_usable_size(block);
-    for (struct object *o; (o = find_object_from(low)) && o->low < high;) object_drop(o);
+    for (struct object *object; (object = find_object_from(low)) && object->low < high;) object_drop(object);
     set_cell_states(low - 8, high, 0);
 }
 
@@ -165,11 +165,11 @@ static void check_output_elements(uintptr_t from, size_t byte_count, size_t elem
 /* Check data that fwrite or write puts out, since the library reads it without hooks. Elements of distributed arrays
  * are read one by one, as the runtime of DVM collects them. */
 static void check_output(const void *from, size_t byte_count, uintptr_t pc) {
-    const struct object *o = now.off || here.started ? NULL : find_object_at((uintptr_t)from);
-    if (!o) return;
-    if (o->distributed && (o->element == 4 || o->element == 8)) {
+    const struct object *object = now.off || weft_construct.started ? NULL : find_object_at((uintptr_t)from);
+    if (!object) return;
+    if (object->distributed && (object->element == 4 || object->element == 8)) {
         weft_check_io_begin();
-        check_output_elements((uintptr_t)from, byte_count, o->element, pc);
+        check_output_elements((uintptr_t)from, byte_count, object->element, pc);
         weft_check_io_end();
     } else {
         check_structure_output((uintptr_t)from, byte_count, pc);
@@ -188,10 +188,10 @@ ssize_t __wrap_write(int to, const void *from, size_t n) {
 
 /* Check a string that puts or fputs puts out, up to its terminating zero. */
 static void check_output_text(const char *text, uintptr_t pc) {
-    const struct object *o = now.off || here.started ? NULL : find_object_at((uintptr_t)text);
-    if (!o) return;
+    const struct object *object = now.off || weft_construct.started ? NULL : find_object_at((uintptr_t)text);
+    if (!object) return;
     weft_check_io_begin();
-    check_output_elements((uintptr_t)text, strnlen(text, o->high - (uintptr_t)text - 1) + 1, 1, pc);
+    check_output_elements((uintptr_t)text, strnlen(text, object->high - (uintptr_t)text - 1) + 1, 1, pc);
     weft_check_io_end();
 }
 

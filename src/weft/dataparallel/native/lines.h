@@ -85,10 +85,10 @@ static inline void put_numbers(struct line *line, const char *name, int n, const
 
 /* Return a line that begins a JSON object; send_line ends and writes it. */
 static struct line new_line(void) {
-    struct line l;
-    l.size = 0;
-    append_format(&l, "{");
-    return l;
+    struct line line;
+    line.size = 0;
+    append_format(&line, "{");
+    return line;
 }
 
 /* End the line's JSON object and write it to the findings file. */
@@ -103,18 +103,18 @@ static void send_line(struct line *line) {
 
 /* Write a line that says why nothing can be checked, and which construct and variable are at fault (0: none). */
 static void write_usage_error(const char *reason, int construct_id, int variable_id) {
-    struct line l = new_line();
-    put_text(&l, "usage", reason);
-    put_number(&l, "construct", construct_id);
-    put_number(&l, "data", variable_id);
-    send_line(&l);
+    struct line line = new_line();
+    put_text(&line, "usage", reason);
+    put_number(&line, "construct", construct_id);
+    put_number(&line, "data", variable_id);
+    send_line(&line);
 }
 
 /* Callback of dl_iterate_phdr: append a loaded library's base address, size and path to the JSON list in the line
  * (`line_pointer`). Returns 0 to continue. */
 static int put_module(struct dl_phdr_info *info, size_t info_size, void *line_pointer) {
     (void)info_size;
-    struct line *l = line_pointer;
+    struct line *line = line_pointer;
     uintptr_t high = 0;
     char self[512];
     const char *path = info->dlpi_name;
@@ -126,12 +126,12 @@ static int put_module(struct dl_phdr_info *info, size_t info_size, void *line_po
         self[n > 0 ? n : 0] = 0;
         path = self;
     }
-    if (l->size + 600 > sizeof l->text || *path != '/') return 0;
-    put_begin(l, NULL, '{');
-    put_number(l, "base", (int64_t)info->dlpi_addr);
-    put_number(l, "size", (int64_t)high);
-    put_text(l, "path", path);
-    put_end(l, '}');
+    if (line->size + 600 > sizeof line->text || *path != '/') return 0;
+    put_begin(line, NULL, '{');
+    put_number(line, "base", (int64_t)info->dlpi_addr);
+    put_number(line, "size", (int64_t)high);
+    put_text(line, "path", path);
+    put_end(line, '}');
     return 0;
 }
 
@@ -167,12 +167,12 @@ static bool lines_open_file(void) {
     }
     lines_owner = getpid();
     unsetenv("WEFT_INTERNAL_CHECK_FINDINGS"); /* not for the program's children */
-    struct line l = new_line();
-    put_begin(&l, "modules", '[');
-    dl_iterate_phdr(put_module, &l);
-    put_end(&l, ']');
-    put_number(&l, "rank", read_launcher_rank());
-    send_line(&l);
+    struct line line = new_line();
+    put_begin(&line, "modules", '[');
+    dl_iterate_phdr(put_module, &line);
+    put_end(&line, ']');
+    put_number(&line, "rank", read_launcher_rank());
+    send_line(&line);
     return true;
 }
 

@@ -108,7 +108,6 @@ struct step {
 extern struct step weft_step;
 
 extern struct construct weft_construct;
-#define here weft_construct
 
 struct aspect *find_or_add_aspect(struct object *object);
 void derive_aspect_mapping(struct aspect *aspect);
@@ -116,7 +115,7 @@ void update_current_blocks(void);
 void compute_own_element_index(const struct aspect *aspect, const int64_t index[], int64_t own_index[]);
 int find_iteration_of_stamp(stamp_t stamp, int64_t index[]);
 stamp_t advance_time(void);
-void update_current_index(void); /* here.index is this iteration's */
+void update_current_index(void); /* weft_construct.index is this iteration's */
 void add_aspects_of_clauses(void);
 void undefine_variables_written_by_construct(void);
 void undefine_written_values(uintptr_t low, uintptr_t high);

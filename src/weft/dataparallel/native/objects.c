@@ -64,13 +64,13 @@ uint32_t weft_sites_changed, weft_sites_forgotten;
 void close_sites(void) {
     weft_sites_changed++;
     weft_sites_forgotten++;
-    for (struct site *s = opened, *next; s; s = next) {
-        next = s->next == s ? NULL : s->next;
-        s->next = NULL;
-        s->key = 0;
-        s->home = &weft_nowhere;
-        s->low = 1;
-        s->reach = 0; /* only an access to address 1 passes */
+    for (struct site *site = opened, *next; site; site = next) {
+        next = site->next == site ? NULL : site->next;
+        site->next = NULL;
+        site->key = 0;
+        site->home = &weft_nowhere;
+        site->low = 1;
+        site->reach = 0; /* only an access to address 1 passes */
     }
     opened = NULL;
 }
@@ -117,8 +117,8 @@ void set_cell_states(uintptr_t low, uintptr_t high, stamp_t state) {
     for (low = first; low + 8 <= high;) { /* the cells of what lies between two folds are one row */
         uintptr_t fold = FOLD + 1 - (low & FOLD), bytes = (high - low) & ~(uintptr_t)7;
         if (bytes > fold) bytes = fold;
-        struct cell *c = cell8(low);
-        for (low += bytes; bytes; bytes -= 8) *c++ = (struct cell){state, 0};
+        struct cell *cell = cell8(low);
+        for (low += bytes; bytes; bytes -= 8) *cell++ = (struct cell){state, 0};
     }
     if (low < high) set_cell_states_in_granule(low, high, state);
 }
@@ -165,8 +165,8 @@ void find_object_or_gap(uintptr_t address, uintptr_t *low, uintptr_t *high) {
  * the one that was made for this variable; NULL if there is none. */
 struct object *find_object(int variable_id, const void *base_address) {
     if (base_address) return find_object_at((uintptr_t)base_address);
-    for (struct object *o = templates; o; o = o->next_free)
-        if (o->first_data == variable_id) return o;
+    for (struct object *object = templates; object; object = object->next_free)
+        if (object->first_data == variable_id) return object;
     for (int i = 0; i < count; i++)
         if (table[i]->data == variable_id) return table[i];
     return NULL;
@@ -182,16 +182,16 @@ static void update_lowest_stack(void) {
 /* Remove an object from the table. It is freed only if no other object or the running construct refers to it as its
  * root. */
 static void drop_object_at_index(int index) {
-    struct object *o = table[index];
+    struct object *object = table[index];
     /* What is aligned with it keeps its coordinates: the object itself is kept then. */
     bool used = false;
-    copies_forget(o);
-    for (int k = 0; k < count; k++) used |= k != index && table[k]->root == o;
+    copies_forget(object);
+    for (int k = 0; k < count; k++) used |= k != index && table[k]->root == object;
     memmove(table + index, table + index + 1, sizeof *table * (size_t)(--count - index));
-    if (!used && o != here.on) {
-        forget_edges_and_owners(o);
-        o->next_free = spare;
-        spare = o;
+    if (!used && object != weft_construct.on) {
+        forget_edges_and_owners(object);
+        object->next_free = spare;
+        spare = object;
     }
     forget_sites();
 }
@@ -219,11 +219,11 @@ void drop_objects_of_returned_functions(uintptr_t stack_pointer) {
 
 /* Return a zeroed object, one that was freed before if possible; NULL without memory. */
 static struct object *allocate_object(void) {
-    struct object *o = spare;
-    if (o) spare = o->next_free;
-    else o = malloc(sizeof *o);
-    if (o) memset(o, 0, sizeof *o);
-    return o;
+    struct object *object = spare;
+    if (object) spare = object->next_free;
+    else object = malloc(sizeof *object);
+    if (object) memset(object, 0, sizeof *object);
+    return object;
 }
 
 /* Register a variable or array at [low, low + bytes) and return its object. What was registered there before is
@@ -233,17 +233,17 @@ struct object *register_object(int variable_id, uintptr_t low, size_t bytes) {
     remove_objects_in(low, low + bytes);
     forget_pending_copies_in(low, low + bytes);
     GROW(table, (size_t)count, room, 256);
-    struct object *o = allocate_object();
-    o->low = low;
-    o->high = low + bytes;
-    o->data = o->first_data = variable_id;
-    o->on_stack = is_on_stack(low);
-    if (o->on_stack && low < weft_lowest_stack) weft_lowest_stack = low;
+    struct object *object = allocate_object();
+    object->low = low;
+    object->high = low + bytes;
+    object->data = object->first_data = variable_id;
+    object->on_stack = is_on_stack(low);
+    if (object->on_stack && low < weft_lowest_stack) weft_lowest_stack = low;
     int i = find_first_ending_above(low);
     memmove(table + i + 1, table + i, sizeof *table * (size_t)(count++ - i));
-    table[i] = o;
+    table[i] = object;
     forget_sites();
-    return o;
+    return object;
 }
 
 /* Make an object an array of `dimension_count` dimensions in C or Fortran order. `lower` NULL: bounds from 0. Shadow
@@ -273,10 +273,11 @@ static size_t array_size(size_t element, int dimension_count, const int64_t exte
 /* Register a variable at [base, base + bytes), unless it is registered there already. */
 void weft_check_data(int variable_id, const void *base, size_t bytes) {
     if (now.off || !base) return;
-    struct object *o = find_object_at((uintptr_t)base);
-    if (o && o->low == (uintptr_t)base && o->high == o->low + bytes && o->data == variable_id) return;
-    o = register_object(variable_id, (uintptr_t)base, bytes);
-    o->element = bytes;
+    struct object *object = find_object_at((uintptr_t)base);
+    if (object && object->low == (uintptr_t)base && object->high == object->low + bytes && object->data == variable_id)
+        return;
+    object = register_object(variable_id, (uintptr_t)base, bytes);
+    object->element = bytes;
 }
 
 /* Copy the extents of an array to completed[]; an unknown first one (0) is computed from how much is known to lie at
@@ -285,10 +286,10 @@ static bool complete_extents(const void *base, size_t element_size, int dimensio
                              int64_t completed[]) {
     memcpy(completed, extent, sizeof *completed * (size_t)dimension_count);
     if (extent[0] != 0) return true;
-    const struct object *o = find_object_at((uintptr_t)base);
-    uintptr_t low, high = o ? o->high : 0;
+    const struct object *object = find_object_at((uintptr_t)base);
+    uintptr_t low, high = object ? object->high : 0;
     size_t row = array_size(element_size, dimension_count - 1, extent + 1);
-    if (row == 0 || (!o && !find_heap_block((uintptr_t)base, &low, &high))) return false;
+    if (row == 0 || (!object && !find_heap_block((uintptr_t)base, &low, &high))) return false;
     completed[0] = (int64_t)((high - (uintptr_t)base) / row);
     return completed[0] > 0;
 }
@@ -311,20 +312,20 @@ void weft_check_argument(int variable_id, const void *base, size_t element, int 
                          const int64_t extent[], int order) {
     int64_t known[WEFT_MAX_RANK];
     if (now.off || !base || dimension_count < 1 || dimension_count > WEFT_MAX_RANK) return;
-    struct object *o = find_object_at((uintptr_t)base);
-    if (!o) {
+    struct object *object = find_object_at((uintptr_t)base);
+    if (!object) {
         weft_check_array(variable_id, base, element, dimension_count, lower, extent, order);
         return;
     }
-    if (o->low != (uintptr_t)base) /* a part of an array */
+    if (object->low != (uintptr_t)base) /* a part of an array */
         return;
-    o->data = variable_id;
+    object->data = variable_id;
     if (!complete_extents(base, element, dimension_count, extent, known)) return;
-    if (!o->array) set_object_shape(o, element, dimension_count, lower, known, order);
+    if (!object->array) set_object_shape(object, element, dimension_count, lower, known, order);
     /* the same shape with other bounds: the program's indices are those of the newest name */
-    bool same = o->rank == dimension_count && o->order == order && !o->distributed;
-    for (int d = 0; same && d < dimension_count; d++) same = o->extent[d] == known[d];
-    for (int d = 0; same && d < dimension_count && lower; d++) o->lower[d] = lower[d];
+    bool same = object->rank == dimension_count && object->order == order && !object->distributed;
+    for (int d = 0; same && d < dimension_count; d++) same = object->extent[d] == known[d];
+    for (int d = 0; same && d < dimension_count && lower; d++) object->lower[d] = lower[d];
 }
 
 /* Mark bytes as uninitialised and fill them with a pattern, so that a value put there by code without hooks is
@@ -332,7 +333,7 @@ void weft_check_argument(int variable_id, const void *base, size_t element, int 
 void weft_check_clear(void *base, size_t bytes) {
     if (now.off || !base) return;
     memset(base, POISON, bytes);
-    set_cell_states((uintptr_t)base, (uintptr_t)base + bytes, here.started ? LOCAL : UNINITIALISED);
+    set_cell_states((uintptr_t)base, (uintptr_t)base + bytes, weft_construct.started ? LOCAL : UNINITIALISED);
 }
 
 void weft_check_local(void *base, size_t bytes) {
@@ -344,9 +345,9 @@ void weft_check_local(void *base, size_t bytes) {
 void weft_check_written(const void *base, size_t bytes) {
     if (now.off || !base) return;
     uintptr_t low = (uintptr_t)base;
-    bool own = !here.started;
-    for (int i = 0; i < here.private_count && !own; i++)
-        own = low - here.privates[i].low < here.privates[i].high - here.privates[i].low;
+    bool own = !weft_construct.started;
+    for (int i = 0; i < weft_construct.private_count && !own; i++)
+        own = low - weft_construct.privates[i].low < weft_construct.privates[i].high - weft_construct.privates[i].low;
     set_cell_states(low, low + bytes, own ? now.cur : 0);
 }
 
@@ -354,31 +355,32 @@ void weft_check_written(const void *base, size_t bytes) {
 
 /* Return the object of a template (an array without memory) by its variable; a new one if it is unknown. */
 static struct object *find_or_add_template(int variable_id) {
-    for (struct object *o = templates; o; o = o->next_free)
-        if (o->first_data == variable_id) return o;
-    struct object *o = malloc(sizeof *o);
-    if (!o) abort();
-    memset(o, 0, sizeof *o);
-    o->data = o->first_data = variable_id;
-    o->next_free = templates;
-    templates = o;
-    return o;
+    for (struct object *object = templates; object; object = object->next_free)
+        if (object->first_data == variable_id) return object;
+    struct object *object = malloc(sizeof *object);
+    if (!object) abort();
+    memset(object, 0, sizeof *object);
+    object->data = object->first_data = variable_id;
+    object->next_free = templates;
+    templates = object;
+    return object;
 }
 
 /* Register a template with its bounds; it is the root of its own distribution. */
 void weft_check_template(int variable_id, int dimension_count, const int64_t lower[], const int64_t extent[]) {
     if (now.off || dimension_count > WEFT_MAX_RANK) return;
-    struct object *o = find_or_add_template(variable_id);
-    set_object_shape(o, 0, dimension_count, lower, extent, WEFT_ORDER_C);
-    o->root = o;
+    struct object *object = find_or_add_template(variable_id);
+    set_object_shape(object, 0, dimension_count, lower, extent, WEFT_ORDER_C);
+    object->root = object;
 }
 
 /* Note that an array was distributed or aligned anew: its elements begin without values, its shadow edges are stale,
  * and all places in the code are judged again. */
 static void mark_distributed(struct object *object) {
     if (!object->distributed && object->low)
-        for (uintptr_t a = object->low & ~(uintptr_t)7; a < object->high; a += 8)
-            if (cell8(a)->written == 0 && a >= object->low && a + 8 <= object->high) cell8(a)->written = UNINITIALISED;
+        for (uintptr_t address = object->low & ~(uintptr_t)7; address < object->high; address += 8)
+            if (cell8(address)->written == 0 && address >= object->low && address + 8 <= object->high)
+                cell8(address)->written = UNINITIALISED;
     object->distributed = true;
     static uint64_t versions;
     object->mapped++;
@@ -397,37 +399,37 @@ void weft_check_distribute(int construct_id, int variable_id, const void *base, 
 void weft_check_distribute_onto(int construct_id, int variable_id, const void *base, int dimension_count,
                                 const int kinds[], int task_array_id, int64_t task) {
     if (now.off) return;
-    struct object *o = find_object(variable_id, base);
-    if (!o || dimension_count > WEFT_MAX_RANK) {
+    struct object *object = find_object(variable_id, base);
+    if (!object || dimension_count > WEFT_MAX_RANK) {
         stop_for_usage_error("unknown-array", construct_id, variable_id);
         return;
     }
     advance_time();
     count_run(construct_id);
-    o->root = o;
-    o->tasks = task_array_id;
-    o->task = task;
-    o->deferred = false;
+    object->root = object;
+    object->tasks = task_array_id;
+    object->task = task;
+    object->deferred = false;
     for (int d = 0; d < dimension_count; d++) {
-        o->deferred |= kinds[d] == WEFT_LATER;
-        o->kinds[d] = kinds[d] == WEFT_LATER ? WEFT_WHOLE : kinds[d];
+        object->deferred |= kinds[d] == WEFT_LATER;
+        object->kinds[d] = kinds[d] == WEFT_LATER ? WEFT_WHOLE : kinds[d];
         if (kinds[d] != WEFT_INDIRECT && kinds[d] != WEFT_DERIVED) {
-            free(o->owner[d]);
-            o->owner[d] = NULL;
+            free(object->owner[d]);
+            object->owner[d] = NULL;
         }
-        if (kinds[d] == WEFT_GENBLOCK && o->blocks[d]) {
+        if (kinds[d] == WEFT_GENBLOCK && object->blocks[d]) {
             double sum = 0;
-            for (int64_t k = 0; k < o->block_count[d]; k++) sum += o->blocks[d][k];
-            if ((int64_t)sum != o->extent[d])
-                report_directive_parameter("genblock", construct_id, variable_id, d, (int64_t)sum, o->extent[d],
-                                           o->extent[d]);
+            for (int64_t k = 0; k < object->block_count[d]; k++) sum += object->blocks[d][k];
+            if ((int64_t)sum != object->extent[d])
+                report_directive_parameter("genblock", construct_id, variable_id, d, (int64_t)sum, object->extent[d],
+                                           object->extent[d]);
         }
-        o->map[d] = (struct term){d, 1, 0};
+        object->map[d] = (struct term){d, 1, 0};
     }
-    mark_distributed(o);
+    mark_distributed(object);
     /* redistribute: what is aligned with it moves along */
     for (int i = 0; i < count; i++)
-        if (table[i]->root == o && table[i] != o) {
+        if (table[i]->root == object && table[i] != object) {
             table[i]->renewed_at = table[i]->begun_at = 0;
             table[i]->tasks = task_array_id;
             table[i]->task = task;
@@ -437,12 +439,12 @@ void weft_check_distribute_onto(int construct_id, int variable_id, const void *b
 /* Keep the sizes (GEN_BLOCK) or weights (WGT_BLOCK) of one dimension's blocks for the following
  * weft_check_distribute. */
 void weft_check_blocks(int variable_id, const void *base, int dimension, int64_t count, const double sizes[]) {
-    struct object *o = now.off ? NULL : find_object(variable_id, base);
-    if (!o || dimension < 0 || dimension >= WEFT_MAX_RANK) return;
-    free(o->blocks[dimension]);
-    o->blocks[dimension] = malloc(sizeof(double) * (size_t)(count > 0 ? count : 1));
-    if (o->blocks[dimension]) memcpy(o->blocks[dimension], sizes, sizeof(double) * (size_t)count);
-    o->block_count[dimension] = count;
+    struct object *object = now.off ? NULL : find_object(variable_id, base);
+    if (!object || dimension < 0 || dimension >= WEFT_MAX_RANK) return;
+    free(object->blocks[dimension]);
+    object->blocks[dimension] = malloc(sizeof(double) * (size_t)(count > 0 ? count : 1));
+    if (object->blocks[dimension]) memcpy(object->blocks[dimension], sizes, sizeof(double) * (size_t)count);
+    object->block_count[dimension] = count;
 }
 
 /* Return a mapping composed with a second one: a dimension that follows dimension k of an array, where that is placed
@@ -461,9 +463,10 @@ struct term compose_mapping(struct term term, int dimension_count, const int axi
 void weft_check_align(int construct_id, int variable_id, const void *base, int target_id, const void *target_base,
                       int dimension_count, const int axis[], const int64_t coefficient[], const int64_t offset[]) {
     if (now.off) return;
-    struct object *o = find_object(variable_id, base), *t = find_object(target_id, target_base);
-    if (!o || !t || !t->root) {
-        stop_for_usage_error(o ? "undistributed" : "unknown-array", construct_id, o ? target_id : variable_id);
+    struct object *object = find_object(variable_id, base), *t = find_object(target_id, target_base);
+    if (!object || !t || !t->root) {
+        stop_for_usage_error(object ? "undistributed" : "unknown-array", construct_id,
+                             object ? target_id : variable_id);
         return;
     }
     advance_time();
@@ -475,28 +478,28 @@ void weft_check_align(int construct_id, int variable_id, const void *base, int t
         map[d] = compose_mapping(m, dimension_count, axis, coefficient, offset);
     }
     for (int k = 0; k < dimension_count && k < t->rank; k++)
-        if (axis[k] >= 0 && axis[k] < o->rank) {
-            int64_t ends[2] = {o->lower[axis[k]], o->lower[axis[k]] + o->extent[axis[k]] - 1};
+        if (axis[k] >= 0 && axis[k] < object->rank) {
+            int64_t ends[2] = {object->lower[axis[k]], object->lower[axis[k]] + object->extent[axis[k]] - 1};
             for (int end = 0; end < 2; end++) {
                 int64_t x = coefficient[k] * ends[end] + offset[k], high = t->lower[k] + t->extent[k] - 1;
                 if (x < t->lower[k] || x > high)
                     report_directive_parameter("align", construct_id, variable_id, k, x, t->lower[k], high);
             }
         }
-    memcpy(o->map, map, sizeof map);
-    o->root = t->root;
-    o->tasks = t->tasks;
-    o->task = t->task;
-    mark_distributed(o);
+    memcpy(object->map, map, sizeof map);
+    object->root = t->root;
+    object->tasks = t->tasks;
+    object->task = t->task;
+    mark_distributed(object);
 }
 
 /* Set the widths of an array's shadow edges below (low[]) and above (high[]) in each dimension. */
 void weft_check_shadow(int variable_id, const void *base, int dimension_count, const int64_t low[],
                        const int64_t high[]) {
-    struct object *o = now.off ? NULL : find_object(variable_id, base);
-    for (int d = 0; o && d < dimension_count && d < WEFT_MAX_RANK; d++) {
-        o->shadow.low[d] = low[d];
-        o->shadow.high[d] = high[d];
+    struct object *object = now.off ? NULL : find_object(variable_id, base);
+    for (int d = 0; object && d < dimension_count && d < WEFT_MAX_RANK; d++) {
+        object->shadow.low[d] = low[d];
+        object->shadow.high[d] = high[d];
     }
 }
 

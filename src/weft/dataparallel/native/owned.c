@@ -56,14 +56,14 @@ static int called_count;
 static struct statement *find_or_add_statement(int construct_id) {
     if (construct_id < 0) construct_id = 0;
     GROW_TO(statements, (size_t)construct_id, statement_room);
-    struct statement *s = statements[construct_id];
-    if (s) return s;
-    s = statements[construct_id] = calloc(1, sizeof *s);
-    if (!s) abort();
-    s->forgotten = weft_sites_forgotten - 1;
-    s->context =
+    struct statement *statement = statements[construct_id];
+    if (statement) return statement;
+    statement = statements[construct_id] = calloc(1, sizeof *statement);
+    if (!statement) abort();
+    statement->forgotten = weft_sites_forgotten - 1;
+    statement->context =
         context_count < UINT16_MAX ? ++context_count : UINT16_MAX; /* the last one is shared: see weft_check_own_end */
-    return s;
+    return statement;
 }
 
 static bool is_still_valid(const struct statement *statement) { return statement->forgotten == weft_sites_forgotten; }
@@ -71,20 +71,23 @@ static bool is_still_valid(const struct statement *statement) { return statement
 /* All sites, and where the current statement's own elements lie. */
 void forget_sites_and_own_elements(void) {
     forget_sites();
-    here.aspect_count = 0;
+    weft_construct.aspect_count = 0;
 }
 
 /* Compute how the own element of a new aspect's array moves with each index of the statement's element (bytes). */
 void derive_moves_of_own_element(struct aspect *aspect) {
-    int64_t *moves = current->moves[aspect - here.aspects];
-    const struct object *o = aspect->object, *on = current->object;
+    int64_t *moves = current->moves[aspect - weft_construct.aspects];
+    const struct object *object = aspect->object, *on = current->object;
     memset(moves, 0, sizeof current->moves[0]);
-    for (int d = 0; d < o->root->rank; d++) {
-        const struct term *m = &o->map[d];
-        int e = o->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(o->root, d, here.on);
-        if (e < 0 || m->axis < 0 || here.at[e].axis == WEFT_ALL || m->coefficient == 0) continue;
-        struct term t = on == on->root ? (struct term){e, 1, 0} : on->map[e];
-        if (t.axis >= 0) moves[t.axis] += t.coefficient / m->coefficient * o->stride[m->axis];
+    for (int d = 0; d < object->root->rank; d++) {
+        const struct term *mapping = &object->map[d];
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        if (on_dimension < 0 || mapping->axis < 0 || weft_construct.at[on_dimension].axis == WEFT_ALL ||
+            mapping->coefficient == 0)
+            continue;
+        struct term t = on == on->root ? (struct term){on_dimension, 1, 0} : on->map[on_dimension];
+        if (t.axis >= 0) moves[t.axis] += t.coefficient / mapping->coefficient * object->stride[mapping->axis];
     }
 }
 
@@ -101,12 +104,12 @@ void note_site_in_called_function(struct site *site) {
 static void close_called_sites(void) {
     if (called_count > MOST_CALLED) forget_sites();
     for (int i = 0; i < called_count && i < MOST_CALLED; i++) {
-        struct site *s = called[i];
-        if (s->key) {
-            s->key = 0;
-            s->home = &weft_nowhere;
-            s->low = 1;
-            s->reach = 0;
+        struct site *site = called[i];
+        if (site->key) {
+            site->key = 0;
+            site->home = &weft_nowhere;
+            site->low = 1;
+            site->reach = 0;
             weft_sites_changed++;
         }
     }
@@ -116,13 +119,13 @@ static void close_called_sites(void) {
 /* Move a statement with an owner to its element of this time: set the element's coordinates, and move the own elements
  * of all arrays along with its index. */
 static void move_statement_to_element(struct statement *statement, int dimension_count, const int64_t index[]) {
-    const struct object *o = statement->object;
-    here.on = o->root;
-    for (int d = 0; d < o->root->rank; d++) {
-        struct term m = o == o->root ? (struct term){d, 1, 0} : o->map[d];
+    const struct object *object = statement->object;
+    weft_construct.on = object->root;
+    for (int d = 0; d < object->root->rank; d++) {
+        struct term m = object == object->root ? (struct term){d, 1, 0} : object->map[d];
         if (m.axis >= 0 && m.axis < dimension_count)
             m = (struct term){WEFT_CONSTANT, 0, m.coefficient * index[m.axis] + m.offset};
-        here.at[d] = m;
+        weft_construct.at[d] = m;
     }
     for (int k = 0; k < dimension_count; k++) {
         int64_t by = index[k] - statement->index[k];
@@ -134,81 +137,82 @@ static void move_statement_to_element(struct statement *statement, int dimension
 
 /* Return whether, with a grid of processors, this time's element lies in the same blocks as the last one. */
 static bool is_element_in_last_blocks(const struct statement *statement) {
-    for (int i = 0; i < here.aspect_count; i++)
-        if (!here.aspects[i].remote) derive_aspect_mapping(&here.aspects[i]);
+    for (int i = 0; i < weft_construct.aspect_count; i++)
+        if (!weft_construct.aspects[i].remote) derive_aspect_mapping(&weft_construct.aspects[i]);
     update_current_blocks();
-    return here.blocks == statement->blocks;
+    return weft_construct.blocks == statement->blocks;
 }
 
 /* Begin a statement that only the owner of one array element runs (own computations). Sites of its last run are kept
  * where they still hold. Within loops and such statements it is plain code. */
 void weft_check_own_begin(int construct_id, int variable_id, const void *base, int dimension_count,
                           const int64_t index[]) {
-    if (now.off || here.started || here.what != SEQUENTIAL || inner || weft_io) {
-        bool inside = here.what == OWNED || inner || (weft_io && !now.off && !here.started && here.what == SEQUENTIAL);
+    if (now.off || weft_construct.started || weft_construct.what != SEQUENTIAL || inner || weft_io) {
+        bool inside = weft_construct.what == OWNED || inner ||
+                      (weft_io && !now.off && !weft_construct.started && weft_construct.what == SEQUENTIAL);
         inner += inside;
         if (!now.off && construct_id < (int)statement_room && is_still_valid(find_or_add_statement(construct_id)))
             forget_sites();
         return;
     }
-    struct statement *s = find_or_add_statement(construct_id);
-    bool kept = is_still_valid(s);
-    if (!kept || s->base != base || s->data != variable_id || dimension_count > WEFT_MAX_RANK) {
-        struct object *o = find_object(variable_id, base);
+    struct statement *statement = find_or_add_statement(construct_id);
+    bool kept = is_still_valid(statement);
+    if (!kept || statement->base != base || statement->data != variable_id || dimension_count > WEFT_MAX_RANK) {
+        struct object *object = find_object(variable_id, base);
         if (kept) {
             forget_sites();
             kept = false;
         }
-        if (!o || !o->root || dimension_count > WEFT_MAX_RANK) {
+        if (!object || !object->root || dimension_count > WEFT_MAX_RANK) {
             inner++;
             return;
         }
-        s->object = o;
-        s->base = base;
-        s->data = variable_id;
-        s->aspect_count = 0;
+        statement->object = object;
+        statement->base = base;
+        statement->data = variable_id;
+        statement->aspect_count = 0;
     }
     count_run(construct_id);
-    current = s;
+    current = statement;
     depth = weft_depth;
-    here.what = OWNED;
-    here.id = construct_id;
-    here.rank = 0;
-    here.private_count = here.index_count = here.reduction_count = here.across_count = here.computed_count =
-        here.tie_count = 0;
-    here.aspects = s->aspects;
-    here.homes = s->homes;
-    here.aspect_room = ROOM;
-    here.aspect_count = s->aspect_count;
-    weft_context = s->context;
-    move_statement_to_element(s, dimension_count, index);
+    weft_construct.what = OWNED;
+    weft_construct.id = construct_id;
+    weft_construct.rank = 0;
+    weft_construct.private_count = weft_construct.index_count = weft_construct.reduction_count =
+        weft_construct.across_count = weft_construct.computed_count = weft_construct.tie_count = 0;
+    weft_construct.aspects = statement->aspects;
+    weft_construct.homes = statement->homes;
+    weft_construct.aspect_room = ROOM;
+    weft_construct.aspect_count = statement->aspect_count;
+    weft_context = statement->context;
+    move_statement_to_element(statement, dimension_count, index);
     advance_time();
     now.looked = true;
-    if (kept && has_grid() && !is_element_in_last_blocks(s)) forget_sites_and_own_elements();
-    s->forgotten = weft_sites_forgotten;
-    if (here.aspect_count == 0) add_aspects_of_clauses();
+    if (kept && has_grid() && !is_element_in_last_blocks(statement)) forget_sites_and_own_elements();
+    statement->forgotten = weft_sites_forgotten;
+    if (weft_construct.aspect_count == 0) add_aspects_of_clauses();
 }
 
 /* End a statement that only an element's owner runs, and keep its sites (what places in the code may access) for the
  * next time. */
 void weft_check_own_end(int construct_id) {
     (void)construct_id;
-    if (now.off || here.what != OWNED || inner) {
+    if (now.off || weft_construct.what != OWNED || inner) {
         inner -= inner > 0;
         return;
     }
-    struct statement *s = current;
+    struct statement *statement = current;
     close_called_sites();
     /* What was opened since all was forgotten is no longer known to be the statement's. */
-    if (!is_still_valid(s) || s->context == UINT16_MAX) forget_sites();
-    s->aspect_count = here.aspect_count;
-    s->blocks = here.blocks;
-    here.aspects = weft_aspects;
-    here.homes = weft_homes;
-    here.aspect_room = MAX_ASPECTS;
-    here.what = SEQUENTIAL;
-    here.on = NULL;
-    here.aspect_count = 0;
+    if (!is_still_valid(statement) || statement->context == UINT16_MAX) forget_sites();
+    statement->aspect_count = weft_construct.aspect_count;
+    statement->blocks = weft_construct.blocks;
+    weft_construct.aspects = weft_aspects;
+    weft_construct.homes = weft_homes;
+    weft_construct.aspect_room = MAX_ASPECTS;
+    weft_construct.what = SEQUENTIAL;
+    weft_construct.on = NULL;
+    weft_construct.aspect_count = 0;
     weft_context = 0;
     advance_time();
     now.looked = weft_on_host || weft_sequential_checked || weft_in_region || weft_task.in_task;

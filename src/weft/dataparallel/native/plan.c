@@ -23,13 +23,13 @@
 /* Return an empty plan for a row of iterations: it will hold which places access the same addresses, and what their
  * shadow cells must hold. */
 static struct plan *allocate_plan(const struct row *row) {
-    struct plan *p = calloc(1, sizeof *p);
-    if (!p) abort();
-    p->group_of = calloc((size_t)row->place_count, sizeof *p->group_of);
-    p->memories = calloc((size_t)row->memory_count + 1, sizeof *p->memories);
-    if (!p->group_of || !p->memories) abort();
-    p->one = row->rank <= 0;
-    return p;
+    struct plan *plan = calloc(1, sizeof *plan);
+    if (!plan) abort();
+    plan->group_of = calloc((size_t)row->place_count, sizeof *plan->group_of);
+    plan->memories = calloc((size_t)row->memory_count + 1, sizeof *plan->memories);
+    if (!plan->group_of || !plan->memories) abort();
+    plan->one = row->rank <= 0;
+    return plan;
 }
 
 /* Add a group (places that access the same addresses) to a plan, with room for it in all of the plan's lists, and
@@ -116,11 +116,11 @@ static int find_or_add_group(struct plan *plan, const struct row *row, const str
  * for the whole kin (groups at fixed distances). */
 static void restrict_kin_to_interval(struct plan *plan, int group_index, const uintptr_t *home, uintptr_t low_offset,
                                      uintptr_t length) {
-    struct kin *k = &plan->kin[plan->groups[group_index].kin];
+    struct kin *kin = &plan->kin[plan->groups[group_index].kin];
     int64_t low = (int64_t)low_offset - plan->groups[group_index].shift, high = INT64_MAX;
     if (length > INTPTR_MAX) high = low - 1;
     else if (low <= INT64_MAX - (int64_t)length) high = low + (int64_t)length;
-    for (int i = k->ranges; i >= 0; i = plan->ranges[i].next) {
+    for (int i = kin->ranges; i >= 0; i = plan->ranges[i].next) {
         struct range *one = &plan->ranges[i];
         if (one->home != home) continue;
         one->low = low > one->low ? low : one->low;
@@ -128,8 +128,8 @@ static void restrict_kin_to_interval(struct plan *plan, int group_index, const u
         return;
     }
     GROW(plan->ranges, (size_t)plan->range_count, plan->range_room, 8);
-    plan->ranges[plan->range_count] = (struct range){home, low, high, plan->groups[group_index].kin, k->ranges};
-    k->ranges = plan->range_count++;
+    plan->ranges[plan->range_count] = (struct range){home, low, high, plan->groups[group_index].kin, kin->ranges};
+    kin->ranges = plan->range_count++;
 }
 
 /* Return whether the interval inner_lowest..inner_lowest+inner_span lies within the outer one. */
@@ -140,36 +140,36 @@ static bool is_interval_within(stamp_t inner_lowest, stamp_t inner_span, stamp_t
 /* Demand that one word (the last write or the first read) of all cells of a group (places that access the same
  * addresses) lies in lowest..lowest+span. A demand that contains another one is dropped. */
 static void add_demand_of_stamps(struct plan *plan, int group_index, bool of_read_word, stamp_t lowest, stamp_t span) {
-    struct group *g = &plan->groups[group_index];
-    for (int i = g->demands; i >= 0; i = plan->demands[i].next) {
-        struct demand *d = &plan->demands[i];
-        if (d->read != of_read_word) continue;
-        if (is_interval_within(lowest, span, d->least, d->limit)) {
-            d->least = lowest;
-            d->limit = span;
+    struct group *group = &plan->groups[group_index];
+    for (int i = group->demands; i >= 0; i = plan->demands[i].next) {
+        struct demand *demand = &plan->demands[i];
+        if (demand->read != of_read_word) continue;
+        if (is_interval_within(lowest, span, demand->least, demand->limit)) {
+            demand->least = lowest;
+            demand->limit = span;
         }
-        if (is_interval_within(d->least, d->limit, lowest, span)) return;
+        if (is_interval_within(demand->least, demand->limit, lowest, span)) return;
     }
     GROW(plan->demands, (size_t)plan->demand_count, plan->demand_room, 8);
     plan->demands[plan->demand_count] =
-        (struct demand){lowest, span, of_read_word, group_index, g->demands, 1, 1, plan->demand_count};
-    g->demands = plan->demand_count++;
+        (struct demand){lowest, span, of_read_word, group_index, group->demands, 1, 1, plan->demand_count};
+    group->demands = plan->demand_count++;
 }
 
 /* What a plan's demands hang on: in sequential parts they ask for no stamp of this construct. */
-static stamp_t demand_base_stamp(void) { return here.started ? now.base : 1; }
+static stamp_t demand_base_stamp(void) { return weft_construct.started ? now.base : 1; }
 
 /* Return whether reads at a place have a fault that was reported already and need only be counted, as the hooks do. */
 static bool is_known_fault(const struct row_place *place) {
-    const struct site *s = place->site;
-    return s->wrong && !place->write && s->known == weft_sites_forgotten && s->context == weft_context &&
-           s->size == place->size;
+    const struct site *site = place->site;
+    return site->wrong && !place->write && site->known == weft_sites_forgotten && site->context == weft_context &&
+           site->size == place->size;
 }
 
 /* Plan that the faulty reads of a place are counted only. */
 static void plan_counting(struct plan *plan, int group_index, const struct row_place *place, int place_number) {
     if (plan->groups[group_index].first_write == INT_MAX)
-        add_demand_of_stamps(plan, group_index, false, 0, here.started ? now.base : SPLIT - 1);
+        add_demand_of_stamps(plan, group_index, false, 0, weft_construct.started ? now.base : SPLIT - 1);
     GROW(plan->wrong, (size_t)plan->wrong_count, plan->wrong_room, 8);
     plan->wrong[plan->wrong_count++] = (struct counted){place->site->wrong, place_number};
     plan->last = place_number;
@@ -178,20 +178,20 @@ static void plan_counting(struct plan *plan, int group_index, const struct row_p
 /* Plan the reads of a place: demand what its site accepts of the cells. Return false if the hooks must judge them. */
 static bool plan_read(struct plan *plan, int group_index, const struct row_place *place, int place_number,
                       bool in_every_iteration) {
-    const struct site *s = place->site;
-    struct group *g = &plan->groups[group_index];
-    if (g->first_write != INT_MAX) /* what this iteration wrote */
+    const struct site *site = place->site;
+    struct group *group = &plan->groups[group_index];
+    if (group->first_write != INT_MAX) /* what this iteration wrote */
         return true;
-    stamp_t least = s->least, limit = s->limit;
-    if (s->mode == FREE) { /* judge_access() lets pass what the hooks do not */
+    stamp_t least = site->least, limit = site->limit;
+    if (site->mode == FREE) { /* judge_access() lets pass what the hooks do not */
         least = REDZONE + 1;
         limit = UINT32_MAX - (REDZONE + 1 - SPLIT);
-    } else if (s->track) {
-        if (!in_every_iteration || s->size != place->size || s->known < s->since) return false;
-        least = s->since;
-        limit = s->known - s->since;
-        g->halves |= g->size == 4;
-        if (g->first_track == INT_MAX) g->first_track = plan->last = place_number;
+    } else if (site->track) {
+        if (!in_every_iteration || site->size != place->size || site->known < site->since) return false;
+        least = site->since;
+        limit = site->known - site->since;
+        group->halves |= group->size == 4;
+        if (group->first_track == INT_MAX) group->first_track = plan->last = place_number;
     }
     add_demand_of_stamps(plan, group_index, false, least, limit);
     return true;
@@ -213,20 +213,22 @@ static bool allows_repeated_access(const struct plan *plan, const struct group *
  * the hooks must judge them. */
 static bool plan_write(struct plan *plan, int group_index, const struct row_place *place, int place_number,
                        bool in_every_iteration) {
-    const struct site *s = place->site;
-    struct group *g = &plan->groups[group_index];
-    if (g->first_write != INT_MAX) return true;
-    if (!in_every_iteration || (s->track && (s->track != 1 || s->size != place->size)) || (!s->track && s->span == 0))
+    const struct site *site = place->site;
+    struct group *group = &plan->groups[group_index];
+    if (group->first_write != INT_MAX) return true;
+    if (!in_every_iteration || (site->track && (site->track != 1 || site->size != place->size)) ||
+        (!site->track && site->span == 0))
         return false;
-    if (step_of(plan, g) == 0 && !plan->one && (s->track || !allows_repeated_access(plan, g, s))) return false;
-    g->halves |= g->size == 4;
-    if (s->track) {
+    if (step_of(plan, group) == 0 && !plan->one && (site->track || !allows_repeated_access(plan, group, site)))
+        return false;
+    group->halves |= group->size == 4;
+    if (site->track) {
         add_demand_of_stamps(plan, group_index, false, NO_VALUE, now.base - NO_VALUE);
         add_demand_of_stamps(plan, group_index, true, 0, now.base);
     } else {
-        add_demand_of_stamps(plan, group_index, false, s->floor + s->span, UINT32_MAX - s->span);
+        add_demand_of_stamps(plan, group_index, false, site->floor + site->span, UINT32_MAX - site->span);
     }
-    g->first_write = plan->last = place_number;
+    group->first_write = plan->last = place_number;
     plan->writers[plan->writer_count++] = (struct touched){group_index, 1};
     return true;
 }
@@ -237,15 +239,15 @@ static const struct plan *sorted; /* qsort's */
  * another. */
 static int compare_demands_by_cells(const void *one, const void *two) {
     const struct demand *a = one, *b = two;
-    const struct group *g = &sorted->groups[a->group], *h = &sorted->groups[b->group];
+    const struct group *group = &sorted->groups[a->group], *h = &sorted->groups[b->group];
 #define FIRST(x, y)                                                                                                    \
     if ((x) != (y)) return (x) < (y) ? -1 : 1;
     FIRST(a->read, b->read)
     FIRST(a->least, b->least)
     FIRST(a->limit, b->limit)
-    FIRST(g->size, h->size)
-    FIRST(g->kin, h->kin)
-    FIRST(g->shift, h->shift)
+    FIRST(group->size, h->size)
+    FIRST(group->kin, h->kin)
+    FIRST(group->shift, h->shift)
     return 0;
 }
 
@@ -288,31 +290,32 @@ static void join_demands_to_chains(struct plan *plan) {
     sort_demands(plan);
     struct demand *first = NULL, *tile = NULL;
     uintptr_t to = 0;
-    for (struct demand *d = plan->demands; d < plan->demands + plan->demand_count; d++) {
-        const struct group *g = &plan->groups[d->group], *h = &plan->groups[d[-(d > plan->demands)].group];
-        if (first && g->size == 8 && h->size == 8 && g->kin == h->kin && begin_of(plan, g) <= to &&
-            d->read == first->read && d->least == first->least && d->limit == first->limit) {
+    for (struct demand *demand = plan->demands; demand < plan->demands + plan->demand_count; demand++) {
+        const struct group *group = &plan->groups[demand->group],
+                           *h = &plan->groups[demand[-(demand > plan->demands)].group];
+        if (first && group->size == 8 && h->size == 8 && group->kin == h->kin && begin_of(plan, group) <= to &&
+            demand->read == first->read && demand->least == first->least && demand->limit == first->limit) {
             first->chain++;
-            d->chain = 0;
+            demand->chain = 0;
         } else {
-            first = tile = d;
+            first = tile = demand;
             to = 0;
         }
-        if (tile != d && is_left_neighbour(h, g)) {
+        if (tile != demand && is_left_neighbour(h, group)) {
             tile->tile++;
-            d->tile = 0;
-        } else tile = d;
-        to = end_of(plan, g) > to ? end_of(plan, g) : to;
+            demand->tile = 0;
+        } else tile = demand;
+        to = end_of(plan, group) > to ? end_of(plan, group) : to;
     }
 }
 
 /* Comparison for qsort: groups (places with the same addresses) that get stamps, by their size, kin and address. */
 static int compare_groups_by_address(const void *one, const void *two) {
-    const struct group *g = &sorted->groups[((const struct touched *)one)->group];
+    const struct group *group = &sorted->groups[((const struct touched *)one)->group];
     const struct group *h = &sorted->groups[((const struct touched *)two)->group];
-    FIRST(g->size, h->size)
-    FIRST(g->kin, h->kin)
-    FIRST(g->shift, h->shift)
+    FIRST(group->size, h->size)
+    FIRST(group->kin, h->kin)
+    FIRST(group->shift, h->shift)
     return 0;
 }
 
@@ -365,8 +368,8 @@ bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct li
 /* Return whether all groups (places that access the same addresses) of a plan lie at multiples of their access size. */
 static bool are_groups_aligned(const struct plan *plan) {
     for (int i = 0; i < plan->group_count; i++) {
-        const struct group *g = &plan->groups[i];
-        if ((low_of(plan, g) | (uintptr_t)step_of(plan, g)) & (g->size - 1)) return false;
+        const struct group *group = &plan->groups[i];
+        if ((low_of(plan, group) | (uintptr_t)step_of(plan, group)) & (group->size - 1)) return false;
     }
     return true;
 }
@@ -378,26 +381,26 @@ static void cluster_groups(struct plan *plan) {
     plan->apart = 0;
     for (int i = 0; i < plan->kin_count; i++) plan->kin[i].cluster = -1;
     for (int i = 0; i < plan->group_count && plan->cluster_count >= 0; i++) {
-        const struct group *g = &plan->groups[i];
-        int64_t low = g->shift, high = g->shift + (int64_t)g->size;
-        int k = plan->kin[g->kin].cluster; /* mostly the last one, and none before the first */
-        while (k >= 0 && (plan->clusters[k].kin != g->kin || plan->clusters[k].object != g->object)) k--;
+        const struct group *group = &plan->groups[i];
+        int64_t low = group->shift, high = group->shift + (int64_t)group->size;
+        int k = plan->kin[group->kin].cluster; /* mostly the last one, and none before the first */
+        while (k >= 0 && (plan->clusters[k].kin != group->kin || plan->clusters[k].object != group->object)) k--;
         if (k < 0 && plan->cluster_count == MOST_CLUSTERS) {
             plan->cluster_count = -1;
             return;
         }
         if (k < 0) {
             GROW(plan->clusters, (size_t)plan->cluster_count, plan->cluster_room, 8);
-            plan->clusters[k = plan->cluster_count++] = (struct cluster){g->object, g->kin, low, high, 0, 0};
+            plan->clusters[k = plan->cluster_count++] = (struct cluster){group->object, group->kin, low, high, 0, 0};
         }
-        plan->kin[g->kin].cluster = k > plan->kin[g->kin].cluster ? k : plan->kin[g->kin].cluster;
-        struct cluster *c = &plan->clusters[k];
-        c->low = low < c->low ? low : c->low;
-        c->high = high > c->high ? high : c->high;
-        if (g->first_write == INT_MAX) continue;
-        bool first = c->written_low == c->written_high;
-        c->written_low = first || low < c->written_low ? low : c->written_low;
-        c->written_high = first || high > c->written_high ? high : c->written_high;
+        plan->kin[group->kin].cluster = k > plan->kin[group->kin].cluster ? k : plan->kin[group->kin].cluster;
+        struct cluster *cluster = &plan->clusters[k];
+        cluster->low = low < cluster->low ? low : cluster->low;
+        cluster->high = high > cluster->high ? high : cluster->high;
+        if (group->first_write == INT_MAX) continue;
+        bool first = cluster->written_low == cluster->written_high;
+        cluster->written_low = first || low < cluster->written_low ? low : cluster->written_low;
+        cluster->written_high = first || high > cluster->written_high ? high : cluster->written_high;
     }
 }
 
@@ -407,9 +410,9 @@ static bool is_plan_current(const struct row *row, struct plan *plan) {
     if (plan->base != demand_base_stamp()) return false;
     if (plan->sites == weft_sites_changed) return true;
     for (int i = 0; i < row->place_count; i++) {
-        const struct site *s = row->places[i].site;
+        const struct site *site = row->places[i].site;
         if (plan->blocks[row->places[i].block] == NEVER) continue;
-        if ((!s->key && !is_known_fault(&row->places[i])) || s->changed > plan->sites) return false;
+        if ((!site->key && !is_known_fault(&row->places[i])) || site->changed > plan->sites) return false;
     }
     plan->sites = weft_sites_changed;
     return true;
@@ -418,18 +421,18 @@ static bool is_plan_current(const struct row *row, struct plan *plan) {
 /* Look for a plan (what accesses require of the shadow cells) that still holds for iterations that run these blocks. If
  * there is one, make it row->plan and return true. Else return false: row->plan is one for make_plan_of_row to fill. */
 bool find_current_plan(struct row *row, const uint8_t block_states[]) {
-    struct plan *p = row->plan, *free = NULL;
+    struct plan *plan = row->plan, *free = NULL;
     int count = 0;
     do {
-        bool same = p && memcmp(p->blocks, block_states, (size_t)row->block_count) == 0;
-        if (same && is_plan_current(row, p)) {
-            row->plan = p;
+        bool same = plan && memcmp(plan->blocks, block_states, (size_t)row->block_count) == 0;
+        if (same && is_plan_current(row, plan)) {
+            row->plan = plan;
             return true;
         }
-        if (p && (same || (!free && p->base != now.base))) free = p;
-        count += p != NULL;
-        p = p ? p->next : NULL;
-    } while (p != row->plan);
+        if (plan && (same || (!free && plan->base != now.base))) free = plan;
+        count += plan != NULL;
+        plan = plan ? plan->next : NULL;
+    } while (plan != row->plan);
     if (!free && (count == 0 || (row->guard_count && count < MOST_PLANS))) {
         free = allocate_plan(row);
         free->next = row->plan ? row->plan->next : free;
@@ -449,11 +452,11 @@ static void empty_plan(struct plan *plan, bool keep_groups) {
     plan->last = -1;
     for (int i = 0; i < plan->kin_count; i++) plan->kin[i].ranges = -1;
     for (int i = 0; i < plan->group_count; i++) {
-        struct group *g = &plan->groups[i];
-        g->object = NULL;
-        g->first_write = g->first_track = INT_MAX;
-        g->demands = -1;
-        g->halves = false;
+        struct group *group = &plan->groups[i];
+        group->object = NULL;
+        group->first_write = group->first_track = INT_MAX;
+        group->demands = -1;
+        group->halves = false;
     }
 }
 
@@ -462,9 +465,9 @@ static void empty_plan(struct plan *plan, bool keep_groups) {
 static bool update_group_objects(struct plan *plan) {
     bool other = false;
     for (int i = 0; i < plan->group_count; i++) {
-        struct group *g = &plan->groups[i];
-        other |= g->object != g->gathered;
-        g->gathered = g->object;
+        struct group *group = &plan->groups[i];
+        other |= group->object != group->gathered;
+        group->gathered = group->object;
     }
     return other;
 }
@@ -482,43 +485,43 @@ static void collect_guard_memory(struct plan *plan, const struct row *row, const
  * PASSED; UNOPENED if a site must first be opened by a hook; REFUSED if hooks must judge the row. */
 enum verdict make_plan_of_row(struct row *row, const struct line forms[], const uint8_t block_states[],
                               int64_t iteration_count) {
-    struct plan *p = row->plan;
-    bool again = p->grouped && memcmp(p->blocks, block_states, (size_t)row->block_count) == 0 &&
-                 does_plan_fit_row(row, p, forms, iteration_count);
-    empty_plan(p, again);
+    struct plan *plan = row->plan;
+    bool again = plan->grouped && memcmp(plan->blocks, block_states, (size_t)row->block_count) == 0 &&
+                 does_plan_fit_row(row, plan, forms, iteration_count);
+    empty_plan(plan, again);
     for (int i = 0; i < row->place_count; i++) {
         const struct row_place *one = &row->places[i];
-        const struct site *s = one->site;
+        const struct site *site = one->site;
         bool always = block_states[one->block] == ALWAYS;
         if (block_states[one->block] == NEVER) continue;
         bool wrong = is_known_fault(one);
-        if (!s->key && !(wrong && always)) return always && !s->closed ? UNOPENED : REFUSED;
-        int g = again ? p->group_of[i] : find_or_add_group(p, row, forms, one->address, (unsigned)one->size);
+        if (!site->key && !(wrong && always)) return always && !site->closed ? UNOPENED : REFUSED;
+        int g = again ? plan->group_of[i] : find_or_add_group(plan, row, forms, one->address, (unsigned)one->size);
         if (g < 0) return REFUSED;
-        p->group_of[i] = g;
-        if (!p->groups[g].object) p->groups[g].object = s->object;
+        plan->group_of[i] = g;
+        if (!plan->groups[g].object) plan->groups[g].object = site->object;
         if (wrong) {
-            restrict_kin_to_interval(p, g, s->wrong_home, s->wrong_low, s->length - s->size);
-            plan_counting(p, g, one, i);
+            restrict_kin_to_interval(plan, g, site->wrong_home, site->wrong_low, site->length - site->size);
+            plan_counting(plan, g, one, i);
             continue;
         }
-        restrict_kin_to_interval(p, g, s->home, s->low, s->reach);
-        if (!(one->write ? plan_write(p, g, one, i, always) : plan_read(p, g, one, i, always))) return REFUSED;
+        restrict_kin_to_interval(plan, g, site->home, site->low, site->reach);
+        if (!(one->write ? plan_write(plan, g, one, i, always) : plan_read(plan, g, one, i, always))) return REFUSED;
     }
-    p->alike = true;
-    for (int i = 0; i < p->group_count; i++) {
-        if (p->ordered != p->group_count) p->order[i] = i;
-        p->alike &= p->groups[i].size == p->groups[0].size;
-        if (p->groups[i].first_track != INT_MAX) p->trackers[p->tracker_count++] = (struct touched){i, 1};
+    plan->alike = true;
+    for (int i = 0; i < plan->group_count; i++) {
+        if (plan->ordered != plan->group_count) plan->order[i] = i;
+        plan->alike &= plan->groups[i].size == plan->groups[0].size;
+        if (plan->groups[i].first_track != INT_MAX) plan->trackers[plan->tracker_count++] = (struct touched){i, 1};
     }
-    if (!again) collect_guard_memory(p, row, block_states);
-    p->ordered = p->group_count;
-    if (!locate_groups_in_row(p, forms, iteration_count) || !are_groups_aligned(p)) return REFUSED;
-    if (update_group_objects(p) || !again) cluster_groups(p);
-    join_demands_to_chains(p);
-    join_neighbouring_groups(p, p->writers, p->writer_count);
-    join_neighbouring_groups(p, p->trackers, p->tracker_count);
-    memcpy(p->blocks, block_states, (size_t)row->block_count);
-    p->sites = weft_sites_changed, p->base = demand_base_stamp(), p->grouped = true;
+    if (!again) collect_guard_memory(plan, row, block_states);
+    plan->ordered = plan->group_count;
+    if (!locate_groups_in_row(plan, forms, iteration_count) || !are_groups_aligned(plan)) return REFUSED;
+    if (update_group_objects(plan) || !again) cluster_groups(plan);
+    join_demands_to_chains(plan);
+    join_neighbouring_groups(plan, plan->writers, plan->writer_count);
+    join_neighbouring_groups(plan, plan->trackers, plan->tracker_count);
+    memcpy(plan->blocks, block_states, (size_t)row->block_count);
+    plan->sites = weft_sites_changed, plan->base = demand_base_stamp(), plan->grouped = true;
     return PASSED;
 }

@@ -19,9 +19,9 @@
 static int64_t count_iterations_in_intervals(const struct plan *plan, int64_t iteration_count) {
     for (int i = 0; i < plan->range_count; i++) {
         const struct range *one = &plan->ranges[i];
-        const struct kin *k = &plan->kin[one->kin];
-        int64_t by = k->step - (one->home != &weft_nowhere && !plan->one ? weft_moves[one->home - weft_homes] : 0);
-        int64_t at = (int64_t)(k->at - *one->home), to = at + by * (iteration_count - 1);
+        const struct kin *kin = &plan->kin[one->kin];
+        int64_t by = kin->step - (one->home != &weft_nowhere && !plan->one ? weft_moves[one->home - weft_homes] : 0);
+        int64_t at = (int64_t)(kin->at - *one->home), to = at + by * (iteration_count - 1);
         if (at < one->low || at > one->high) return 0;
         if (to > one->high) iteration_count = (one->high - at) / by + 1;
         else if (to < one->low) iteration_count = (at - one->low) / -by + 1;
@@ -45,9 +45,9 @@ static bool may_overlap(const struct plan *plan, const struct group *first, cons
 static void sort_groups_by_address(struct plan *plan) {
     int *order = plan->order;
     uintptr_t end = 0, written = 0;
-    for (struct group *g = plan->groups; g < plan->groups + plan->group_count; g++) {
-        g->begin = begin_of(plan, g);
-        g->end = end_of(plan, g);
+    for (struct group *group = plan->groups; group < plan->groups + plan->group_count; group++) {
+        group->begin = begin_of(plan, group);
+        group->end = end_of(plan, group);
     }
     for (int i = 0; i < plan->group_count; i++) {
         int one = order[i], k = i;
@@ -55,10 +55,10 @@ static void sort_groups_by_address(struct plan *plan) {
         order[k] = one;
     }
     for (int i = 0; i < plan->group_count; i++) {
-        const struct group *g = &plan->groups[order[i]];
-        uintptr_t to = ROUND(g->end);
+        const struct group *group = &plan->groups[order[i]];
+        uintptr_t to = ROUND(group->end);
         plan->ends[i] = end = to > end ? to : end;
-        plan->written[i] = written = g->first_write != INT_MAX && to > written ? to : written;
+        plan->written[i] = written = group->first_write != INT_MAX && to > written ? to : written;
     }
 }
 
@@ -70,10 +70,10 @@ static bool is_known_not_to_overlap(const struct plan *plan, int64_t iteration_c
         if (plan->kin[i].step != plan->kin[i].apart_step) return false;
     for (int i = 0; i < plan->cluster_count; i++) {
         const struct cluster *a = &plan->clusters[i];
-        const struct kin *k = &plan->kin[a->kin];
+        const struct kin *kin = &plan->kin[a->kin];
         if (a->written_low == a->written_high) continue;
-        uintptr_t from = (k->at + (uintptr_t)(a->written_low + k->below)) & ~(uintptr_t)7;
-        uintptr_t to = ROUND(k->at + (uintptr_t)(a->written_high + k->above));
+        uintptr_t from = (kin->at + (uintptr_t)(a->written_low + kin->below)) & ~(uintptr_t)7;
+        uintptr_t to = ROUND(kin->at + (uintptr_t)(a->written_high + kin->above));
         for (int j = 0; j < plan->cluster_count; j++) {
             const struct cluster *b = &plan->clusters[j];
             const struct kin *other = &plan->kin[b->kin];
@@ -91,8 +91,9 @@ static bool are_writes_without_overlap(struct plan *plan, int64_t iteration_coun
     for (int i = 0; i < plan->writer_count; i++)
         for (int m = 0; m < plan->memory_count; m++) {
             const struct row_memory *one = plan->memories[m];
-            const struct group *g = &plan->groups[plan->writers[i].group];
-            if (begin_of(plan, g) < one->address + (uintptr_t)one->size && one->address < end_of(plan, g)) return false;
+            const struct group *group = &plan->groups[plan->writers[i].group];
+            if (begin_of(plan, group) < one->address + (uintptr_t)one->size && one->address < end_of(plan, group))
+                return false;
         }
     if (plan->writer_count == 0 || (plan->one && plan->alike) || is_known_not_to_overlap(plan, iteration_count))
         return true;
@@ -138,22 +139,22 @@ static stamp_t extra_allowed_stamp(const struct plan *plan, const struct demand 
 /* Return whether the shadow cells of a demand's group (places that access the same addresses), or of `tile`
  * neighbouring groups, hold what the plan demands. */
 static bool is_demand_met(const struct plan *plan, const struct demand *demand, int64_t iteration_count, int tile) {
-    const struct group *g = &plan->groups[demand->group];
-    int how = g->size == 4 ? find_granule_split(plan, g, iteration_count) : 1;
-    if (how < 0 || (how == 0 && g->halves)) return false;
-    int64_t step = step_of(plan, g);
+    const struct group *group = &plan->groups[demand->group];
+    int how = group->size == 4 ? find_granule_split(plan, group, iteration_count) : 1;
+    if (how < 0 || (how == 0 && group->halves)) return false;
+    int64_t step = step_of(plan, group);
     if (step == 0) iteration_count = 1;
-    const struct cell *c = how ? first_cell_of_group(plan, g) : cell8(low_of(plan, g));
+    const struct cell *cell = how ? first_cell_of_group(plan, group) : cell8(low_of(plan, group));
     if (how == 0 && step % 8 != 0) { /* a granule stands for two of them */
         for (int64_t i = 0; i < iteration_count; i++)
-            if (!is_every_word_allowed(&cell8(low_of(plan, g) + (uintptr_t)(i * step))->written, 8, 1, 1, demand->least,
-                                       demand->limit, extra_allowed_stamp(plan, demand)))
+            if (!is_every_word_allowed(&cell8(low_of(plan, group) + (uintptr_t)(i * step))->written, 8, 1, 1,
+                                       demand->least, demand->limit, extra_allowed_stamp(plan, demand)))
                 return false;
         return true;
     }
-    int64_t stride = how ? stride_of(plan, g) : step;
-    return is_every_word_allowed(demand->read ? &c->read : &c->written, stride, iteration_count, tile, demand->least,
-                                 demand->limit, extra_allowed_stamp(plan, demand));
+    int64_t stride = how ? stride_of(plan, group) : step;
+    return is_every_word_allowed(demand->read ? &cell->read : &cell->written, stride, iteration_count, tile,
+                                 demand->least, demand->limit, extra_allowed_stamp(plan, demand));
 }
 
 /* Return whether all shadow cells between the first and the last group of a chain of demands hold what is demanded.
@@ -163,19 +164,19 @@ static bool is_chain_met(const struct plan *plan, const struct demand *demand, i
               to = end_of(plan, &plan->groups[demand[demand->chain - 1].group]);
     int64_t count = (int64_t)((to - from) / 8);
     if (count > 2 * iteration_count * demand->chain || ((from ^ to) & ~(uintptr_t)FOLD)) return false;
-    const struct cell *c = cell8(from);
-    return is_every_word_allowed(demand->read ? &c->read : &c->written, 8, count, 1, demand->least, demand->limit,
+    const struct cell *cell = cell8(from);
+    return is_every_word_allowed(demand->read ? &cell->read : &cell->written, 8, count, 1, demand->least, demand->limit,
                                  extra_allowed_stamp(plan, demand));
 }
 
 /* Return whether the shadow cells of all groups (places that access the same addresses) hold what the plan demands. */
 static bool are_demands_met(const struct plan *plan, int64_t iteration_count) {
     for (int i = 0; i < plan->demand_count; i += plan->demands[i].chain) {
-        const struct demand *d = &plan->demands[i];
-        if (d->chain > 1 && is_chain_met(plan, d, iteration_count)) continue;
-        for (int k = 0; k < d->chain;) {
-            if (!is_demand_met(plan, d + k, iteration_count, d[k].tile)) return false;
-            k += d[k].tile;
+        const struct demand *demand = &plan->demands[i];
+        if (demand->chain > 1 && is_chain_met(plan, demand, iteration_count)) continue;
+        for (int k = 0; k < demand->chain;) {
+            if (!is_demand_met(plan, demand + k, iteration_count, demand[k].tile)) return false;
+            k += demand[k].tile;
         }
     }
     return true;

@@ -40,13 +40,13 @@ static void write_run_counts(int construct_id, struct ran *counts) {
 
 /* Count a run of a directive or loop, and write a line when it runs first, for programs that leave by _exit. */
 void count_run(int construct_id) {
-    struct ran *r = now.off ? NULL : find_run_counts(construct_id);
-    if (r && r->times++ == 0) write_run_counts(construct_id, r);
+    struct ran *counts = now.off ? NULL : find_run_counts(construct_id);
+    if (counts && counts->times++ == 0) write_run_counts(construct_id, counts);
 }
 
 void ran_iterations(int construct_id, uint64_t count) {
-    struct ran *r = find_run_counts(construct_id);
-    if (r) r->iterations += count;
+    struct ran *counts = find_run_counts(construct_id);
+    if (counts) counts->iterations += count;
 }
 
 /* Return the table slot of a place of the program: the one that holds it, else the free one for it. */

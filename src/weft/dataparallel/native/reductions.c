@@ -197,10 +197,10 @@ static value combine_values(int operation, value first, value second) {
  * MINLOC, else NULL. */
 void weft_check_loop_reduction(int variable_id, void *base, int operation, int type, int64_t count, void *location,
                                size_t location_bytes) {
-    if (now.off || here.what == SEQUENTIAL || here.started || here.reduction_count == MAX_CLAUSES || type < WEFT_INT8 ||
-        type > WEFT_LOGICAL8 || count < 1)
+    if (now.off || weft_construct.what == SEQUENTIAL || weft_construct.started ||
+        weft_construct.reduction_count == MAX_CLAUSES || type < WEFT_INT8 || type > WEFT_LOGICAL8 || count < 1)
         return;
-    here.reductions[here.reduction_count++] = (struct reduction){
+    weft_construct.reductions[weft_construct.reduction_count++] = (struct reduction){
         .low = (uintptr_t)base,
         .high = (uintptr_t)base + size_of(type) * (size_t)count,
         .data = variable_id,
@@ -213,17 +213,17 @@ void weft_check_loop_reduction(int variable_id, void *base, int operation, int t
 }
 
 void weft_check_loop_reduction_group(int group_id) {
-    if (!now.off && here.what != SEQUENTIAL && !here.started) here.group = group_id;
+    if (!now.off && weft_construct.what != SEQUENTIAL && !weft_construct.started) weft_construct.group = group_id;
 }
 
 /* --- the arrays' contents --- */
 
 /* Return whether a variable of the construct's PRIVATE or REDUCTION clauses overlaps [low, high). */
 static bool overlaps_private_or_reduction(uintptr_t low, uintptr_t high) {
-    for (int i = 0; i < here.private_count; i++)
-        if (here.privates[i].low < high && low < here.privates[i].high) return true;
-    for (int i = 0; i < here.reduction_count; i++)
-        if (here.reductions[i].low < high && low < here.reductions[i].high) return true;
+    for (int i = 0; i < weft_construct.private_count; i++)
+        if (weft_construct.privates[i].low < high && low < weft_construct.privates[i].high) return true;
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        if (weft_construct.reductions[i].low < high && low < weft_construct.reductions[i].high) return true;
     return false;
 }
 
@@ -242,10 +242,10 @@ static uint64_t hash_memory(uintptr_t low, uintptr_t high) {
  * most MOST_ARRAYS. */
 static int hash_arrays(struct hashed hashes[]) {
     int n = 0;
-    struct object *o;
-    for (uintptr_t a = 0; n < MOST_ARRAYS && (o = find_object_from(a)); a = o->high)
-        if (o->array && !overlaps_private_or_reduction(o->low, o->high))
-            hashes[n++] = (struct hashed){o->low, hash_memory(o->low, o->high)};
+    struct object *object;
+    for (uintptr_t address = 0; n < MOST_ARRAYS && (object = find_object_from(address)); address = object->high)
+        if (object->array && !overlaps_private_or_reduction(object->low, object->high))
+            hashes[n++] = (struct hashed){object->low, hash_memory(object->low, object->high)};
     return n;
 }
 
@@ -279,48 +279,50 @@ void become_silent(int kept_descriptor) {
 /* In the child: combine what the iteration left in the reduction variables with the results so far, and keep the
  * locations of extreme values. */
 static void collect_iteration_results(void) {
-    struct result *e = shared->results;
+    struct result *result = shared->results;
     unsigned char *kept = locations;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
-        bool located = r->operation == WEFT_MAXLOC || r->operation == WEFT_MINLOC;
-        bool simple = (r->type == WEFT_DOUBLE || r->type == WEFT_FLOAT || r->type == WEFT_INT32) &&
-                      r->operation <= WEFT_MIN && r->operation != WEFT_PRODUCT;
-        for (int64_t k = 0; k < r->count; k++, e++) {
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        bool located = reduction->operation == WEFT_MAXLOC || reduction->operation == WEFT_MINLOC;
+        bool simple =
+            (reduction->type == WEFT_DOUBLE || reduction->type == WEFT_FLOAT || reduction->type == WEFT_INT32) &&
+            reduction->operation <= WEFT_MIN && reduction->operation != WEFT_PRODUCT;
+        for (int64_t k = 0; k < reduction->count; k++, result++) {
             if (simple && !from_start) {
-                const char *p = (const char *)r->low + (size_t)k * size_of(r->type);
-                long double part = r->type == WEFT_DOUBLE  ? *(const double *)p
-                                   : r->type == WEFT_FLOAT ? *(const float *)p
-                                                           : *(const int32_t *)p;
-                __real__ e->sum = combine_real_values(r->operation, __real__ e->sum, part);
-                e->size += part < 0 ? -part : part;
+                const char *p = (const char *)reduction->low + (size_t)k * size_of(reduction->type);
+                long double part = reduction->type == WEFT_DOUBLE  ? *(const double *)p
+                                   : reduction->type == WEFT_FLOAT ? *(const float *)p
+                                                                   : *(const int32_t *)p;
+                __real__ result->sum = combine_real_values(reduction->operation, __real__ result->sum, part);
+                result->size += part < 0 ? -part : part;
                 continue;
             }
-            value part = load_value((char *)r->low + (size_t)k * size_of(r->type), r->type);
-            value before = from_start ? e->start : neutral_value(r);
-            if (from_start) part = subtract_start(r->operation, part, e->start);
+            value part = load_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type);
+            value before = from_start ? result->start : neutral_value(reduction);
+            if (from_start) part = subtract_start(reduction->operation, part, result->start);
             if (located && part != before) {
-                value best = combine_values(r->operation, e->sum, part);
-                if (best != e->sum) e->ties = 0;
-                if (part == best && e->ties++ < MOST_TIES)
-                    memcpy(kept + (size_t)(e->ties - 1) * r->location_bytes, r->location, r->location_bytes);
+                value best = combine_values(reduction->operation, result->sum, part);
+                if (best != result->sum) result->ties = 0;
+                if (part == best && result->ties++ < MOST_TIES)
+                    memcpy(kept + (size_t)(result->ties - 1) * reduction->location_bytes, reduction->location,
+                           reduction->location_bytes);
             }
-            e->sum = combine_values(r->operation, e->sum, part);
-            e->size += cabsl(part);
+            result->sum = combine_values(reduction->operation, result->sum, part);
+            result->size += cabsl(part);
         }
-        kept += MOST_TIES * r->location_bytes;
+        kept += MOST_TIES * reduction->location_bytes;
     }
 }
 
 /* In the child: give all reduction variables the value that each iteration begins with, the neutral element or the
  * loop's first value. */
 static void reset_reduction_variables(void) {
-    const struct result *e = shared->results;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
-        for (int64_t k = 0; k < r->count; k++, e++)
-            store_value((char *)r->low + (size_t)k * size_of(r->type), r->type,
-                        from_start ? e->start : neutral_value(r));
+    const struct result *result = shared->results;
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        for (int64_t k = 0; k < reduction->count; k++, result++)
+            store_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type,
+                        from_start ? result->start : neutral_value(reduction));
     }
 }
 
@@ -337,12 +339,12 @@ void begin_verified_iteration(void) {
 /* Save the reduction variables' values before the loop in the memory shared with the child, and begin its results with
  * the neutral element. */
 static void save_start_values(void) {
-    struct result *e = shared->results;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
-        for (int64_t k = 0; k < r->count; k++, e++) {
-            e->start = load_value((char *)r->low + (size_t)k * size_of(r->type), r->type);
-            e->sum = neutral_value(r);
+    struct result *result = shared->results;
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        for (int64_t k = 0; k < reduction->count; k++, result++) {
+            result->start = load_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type);
+            result->sum = neutral_value(reduction);
         }
     }
 }
@@ -350,13 +352,14 @@ static void save_start_values(void) {
 /* Return how many bytes the saved locations of all MAXLOC and MINLOC reductions take. */
 static size_t count_location_bytes(void) {
     size_t n = 0;
-    for (int i = 0; i < here.reduction_count; i++) n += MOST_TIES * here.reductions[i].location_bytes;
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        n += MOST_TIES * weft_construct.reductions[i].location_bytes;
     return n;
 }
 
 /* Return whether this instance of the loop is verified: the 1st, 2nd, 8th, 32nd and so on of each loop. */
 static bool is_instance_verified(void) {
-    unsigned n = (unsigned)++runs_of[(unsigned)here.id % (sizeof runs_of / sizeof *runs_of)];
+    unsigned n = (unsigned)++runs_of[(unsigned)weft_construct.id % (sizeof runs_of / sizeof *runs_of)];
     return (n & (n - 1)) == 0 && (n == 1 || __builtin_ctz(n) % 2 == 1);
 }
 
@@ -388,16 +391,16 @@ static bool fork_verification(struct way *way, size_t results_size) {
 void fork_reduction_verifications(void) {
     if (way_count || is_child || !is_instance_verified()) return;
     size_t elements = 0;
-    for (int i = 0; i < here.reduction_count; i++) elements += (size_t)here.reductions[i].count;
+    for (int i = 0; i < weft_construct.reduction_count; i++) elements += (size_t)weft_construct.reductions[i].count;
     size_t head = sizeof(struct shared) + elements * sizeof(struct result);
     clock_gettime(CLOCK_MONOTONIC, &forked_at);
-    forked_for = here.id;
-    for (int n = 0; n < (here.what == TASKS ? 2 : 1); n++) {
-        struct way *w = &ways[way_count];
-        *w = (struct way){.from_start = n == 1};
-        if (!fork_verification(w, head)) return;
-        if (w->child == 0) {
-            become_verifying_child(w);
+    forked_for = weft_construct.id;
+    for (int n = 0; n < (weft_construct.what == TASKS ? 2 : 1); n++) {
+        struct way *way = &ways[way_count];
+        *way = (struct way){.from_start = n == 1};
+        if (!fork_verification(way, head)) return;
+        if (way->child == 0) {
+            become_verifying_child(way);
             return;
         }
         way_count++;
@@ -465,31 +468,33 @@ static void format_value(char text[64], value number, int type) {
 /* In the parent, at the loop's end: report reductions whose results or locations differ from the child's, and arrays
  * whose contents do, since these used a partial value. */
 static void compare_results(void) {
-    const struct result *e = shared->results;
+    const struct result *result = shared->results;
     const unsigned char *kept = locations;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
         bool told = false;
-        for (int64_t k = 0; k < r->count; k++, e++) {
-            value got = load_value((char *)r->low + (size_t)k * size_of(r->type), r->type);
-            value other = combine_values(r->operation, e->start, e->sum);
+        for (int64_t k = 0; k < reduction->count; k++, result++) {
+            value got = load_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type);
+            value other = combine_values(reduction->operation, result->start, result->sum);
             char expected[64], have[64];
-            bool located = (r->operation == WEFT_MAXLOC || r->operation == WEFT_MINLOC) && r->count == 1;
-            bool moved = located && other == got && other != e->start && e->ties <= MOST_TIES;
-            for (int t = 0; moved && t < e->ties; t++)
-                moved = memcmp(kept + (size_t)t * r->location_bytes, r->location, r->location_bytes) != 0;
-            if (told || (is_same_result(r, e, other, got) && !moved)) continue;
-            format_value(expected, other, r->type), format_value(have, got, r->type);
-            report_reduction_fault("wrong-reduction", moved ? "location" : NULL, r, expected, have, 0);
+            bool located =
+                (reduction->operation == WEFT_MAXLOC || reduction->operation == WEFT_MINLOC) && reduction->count == 1;
+            bool moved = located && other == got && other != result->start && result->ties <= MOST_TIES;
+            for (int t = 0; moved && t < result->ties; t++)
+                moved = memcmp(kept + (size_t)t * reduction->location_bytes, reduction->location,
+                               reduction->location_bytes) != 0;
+            if (told || (is_same_result(reduction, result, other, got) && !moved)) continue;
+            format_value(expected, other, reduction->type), format_value(have, got, reduction->type);
+            report_reduction_fault("wrong-reduction", moved ? "location" : NULL, reduction, expected, have, 0);
             told = true;
         }
-        kept += MOST_TIES * r->location_bytes;
+        kept += MOST_TIES * reduction->location_bytes;
     }
     struct hashed mine[MOST_ARRAYS];
     int n = hash_arrays(mine);
     for (int i = 0; i < n && i < shared->arrays; i++)
         if (mine[i].low == shared->hashes[i].low && mine[i].hash != shared->hashes[i].hash)
-            report_reduction_fault("early-reduction-use", "in-loop", &here.reductions[0], "", "",
+            report_reduction_fault("early-reduction-use", "in-loop", &weft_construct.reductions[0], "", "",
                                    find_object_at(mine[i].low)->data);
 }
 
@@ -501,7 +506,7 @@ void finish_reduction_verifications(void) {
         shared->done = 1;
         _exit(0);
     }
-    if (!way_count || forked_for != here.id) /* of the region around the task that this loop is part of */
+    if (!way_count || forked_for != weft_construct.id) /* of the region around the task that this loop is part of */
         return;
     for (int n = 0; n < way_count; n++) {
         shared = ways[n].shared;
@@ -519,10 +524,10 @@ static struct groups groups;
 /* At the end of a loop with asynchronous reductions: guard their variables, whose values are partial until their group
  * has completed. */
 void guard_partial_reductions(void) {
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
-        add_memory_to_group(&groups, here.group, r->low, r->high);
-        set_cell_states(r->low, r->high, GUARDED);
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        add_memory_to_group(&groups, weft_construct.group, reduction->low, reduction->high);
+        set_cell_states(reduction->low, reduction->high, GUARDED);
     }
 }
 
@@ -545,40 +550,41 @@ static size_t part_bytes(const struct reduction *reduction) {
 /* Return how many bytes all reduction variables of the loop take, with their locations. */
 size_t count_reduction_bytes(void) {
     size_t n = 0;
-    for (int i = 0; i < here.reduction_count; i++) n += part_bytes(&here.reductions[i]);
+    for (int i = 0; i < weft_construct.reduction_count; i++) n += part_bytes(&weft_construct.reductions[i]);
     return n;
 }
 
 /* Set all reduction variables of the loop to the neutral element of their operation. */
 void set_reductions_to_neutral(void) {
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
-        for (int64_t k = 0; k < r->count; k++)
-            store_value((char *)r->low + (size_t)k * size_of(r->type), r->type, neutral_value(r));
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        for (int64_t k = 0; k < reduction->count; k++)
+            store_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type,
+                        neutral_value(reduction));
     }
 }
 
 /* Copy the values and locations of all reduction variables to a buffer of count_reduction_bytes(). */
 void copy_reductions_to(void *buffer) {
     char *at = buffer;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
-        size_t values = part_bytes(r) - r->location_bytes;
-        memcpy(at, (void *)r->low, values);
-        if (r->location_bytes) memcpy(at + values, r->location, r->location_bytes);
-        at += part_bytes(r);
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        size_t values = part_bytes(reduction) - reduction->location_bytes;
+        memcpy(at, (void *)reduction->low, values);
+        if (reduction->location_bytes) memcpy(at + values, reduction->location, reduction->location_bytes);
+        at += part_bytes(reduction);
     }
 }
 
 /* Set the values and locations of all reduction variables from a buffer. */
 void copy_reductions_from(const void *buffer) {
     const char *at = buffer;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
-        size_t values = part_bytes(r) - r->location_bytes;
-        memcpy((void *)r->low, at, values);
-        if (r->location_bytes) memcpy(r->location, at + values, r->location_bytes);
-        at += part_bytes(r);
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        size_t values = part_bytes(reduction) - reduction->location_bytes;
+        memcpy((void *)reduction->low, at, values);
+        if (reduction->location_bytes) memcpy(reduction->location, at + values, reduction->location_bytes);
+        at += part_bytes(reduction);
     }
 }
 
@@ -587,17 +593,19 @@ void copy_reductions_from(const void *buffer) {
 void combine_reduction_buffers(void *into, const void *part) {
     char *to = into;
     const char *from = part;
-    for (int i = 0; i < here.reduction_count; i++) {
-        const struct reduction *r = &here.reductions[i];
-        size_t size = size_of(r->type), values = (size_t)r->count * size;
-        for (int64_t k = 0; k < r->count; k++) {
-            value had = load_value(to + (size_t)k * size, r->type);
-            value now_has = combine_values(r->operation, had, load_value(from + (size_t)k * size, r->type));
-            store_value(to + (size_t)k * size, r->type, now_has);
-            if (r->location_bytes && now_has != had) memcpy(to + values, from + values, r->location_bytes);
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        const struct reduction *reduction = &weft_construct.reductions[i];
+        size_t size = size_of(reduction->type), values = (size_t)reduction->count * size;
+        for (int64_t k = 0; k < reduction->count; k++) {
+            value had = load_value(to + (size_t)k * size, reduction->type);
+            value now_has =
+                combine_values(reduction->operation, had, load_value(from + (size_t)k * size, reduction->type));
+            store_value(to + (size_t)k * size, reduction->type, now_has);
+            if (reduction->location_bytes && now_has != had)
+                memcpy(to + values, from + values, reduction->location_bytes);
         }
-        to += part_bytes(r);
-        from += part_bytes(r);
+        to += part_bytes(reduction);
+        from += part_bytes(reduction);
     }
 }
 

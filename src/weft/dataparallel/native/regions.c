@@ -22,8 +22,8 @@ struct task_state weft_task;
 /* Decide whether accesses in sequential code have to be checked now, and have all places in the code judged again.
  * Called when a region, task or option changes that. */
 static void update_sequential_checking(void) {
-    now.looked = here.started || here.what == OWNED || weft_on_host || weft_sequential_checked || weft_in_region ||
-                 weft_task.in_task;
+    now.looked = weft_construct.started || weft_construct.what == OWNED || weft_on_host || weft_sequential_checked ||
+                 weft_in_region || weft_task.in_task;
     forget_sites();
 }
 
@@ -40,26 +40,26 @@ static void set_widths(const struct object *object, struct widths *widths, int d
     }
 }
 
-/* Handle SHADOW_RENEW: an array's shadow edges are fresh from now on, low[] and high[] wide (NULL: as declared).
+/* Handle DVM's SHADOW_RENEW: an array's shadow edges are fresh from now on, low[] and high[] wide (NULL: as declared).
  * `corner`: with the corners. */
 void weft_check_shadow_renew(int construct_id, int variable_id, const void *base, int dimension_count,
                              const int64_t low[], const int64_t high[], int corner) {
     if (now.off) return;
-    struct object *o = find_object(variable_id, base);
-    if (!o || !o->distributed) {
+    struct object *object = find_object(variable_id, base);
+    if (!object || !object->distributed) {
         stop_for_usage_error("undistributed", construct_id, variable_id);
         return;
     }
     advance_time();
-    if (here.what == SEQUENTIAL) /* else it is the loop's clause */
+    if (weft_construct.what == SEQUENTIAL) /* else it is the loop's clause */
         count_run(construct_id);
-    set_widths(o, &o->renewed, dimension_count, low, high);
-    o->corner = corner;
-    o->renewed_at = now.cur;
-    o->begun_at = 0;
-    turns_renewed(o);
+    set_widths(object, &object->renewed, dimension_count, low, high);
+    object->corner = corner;
+    object->renewed_at = now.cur;
+    object->begun_at = 0;
+    turns_renewed(object);
     if (!low) /* as declared: named edges, too */
-        renew_named_edges(o, 0);
+        renew_named_edges(object, 0);
     forget_sites();
 }
 
@@ -76,27 +76,27 @@ static size_t member_room;
 void weft_check_shadow_group(int construct_id, int group_id, int variable_id, const void *base, int dimension_count,
                              const int64_t low[], const int64_t high[], int corner) {
     if (now.off) return;
-    struct object *o = find_object(variable_id, base);
-    if (!o || !o->distributed) {
+    struct object *object = find_object(variable_id, base);
+    if (!object || !object->distributed) {
         stop_for_usage_error("undistributed", construct_id, variable_id);
         return;
     }
     count_run(construct_id);
     int i = 0;
-    while (i < member_count && (members[i].group != group_id || members[i].object != o)) i++;
+    while (i < member_count && (members[i].group != group_id || members[i].object != object)) i++;
     GROW(members, (size_t)i, member_room, 32);
     if (i == member_count) member_count++;
-    members[i] = (struct member){group_id, corner, o, variable_id, {{0}, {0}}};
-    set_widths(o, &members[i].widths, dimension_count, low, high);
+    members[i] = (struct member){group_id, corner, object, variable_id, {{0}, {0}}};
+    set_widths(object, &members[i].widths, dimension_count, low, high);
 }
 
-/* Handle SHADOW_START: the asynchronous renewal of a group's edges begins. Reports an empty group, or one that has been
- * started already. */
+/* Handle DVM's SHADOW_START: the asynchronous renewal of a group's edges begins. Reports an empty group, or one that
+ * has been started already. */
 void weft_check_shadow_start(int construct_id, int group_id) {
     if (now.off) return;
     bool any = false;
     advance_time();
-    if (here.what != LOOP) count_run(construct_id);
+    if (weft_construct.what != LOOP) count_run(construct_id);
     for (int i = 0; i < member_count; i++)
         if (members[i].group == group_id) {
             if (members[i].object->begun_at && !any) report_misplaced_directive("shadow-twice", construct_id, group_id);
@@ -107,23 +107,23 @@ void weft_check_shadow_start(int construct_id, int group_id) {
     forget_sites();
 }
 
-/* Handle SHADOW_WAIT: the group's edges are as fresh as when their renewal began. Reports a group that was not
+/* Handle DVM's SHADOW_WAIT: the group's edges are as fresh as when their renewal began. Reports a group that was not
  * started. */
 void weft_check_shadow_wait(int construct_id, int group_id) {
     if (now.off) return;
     bool any = false;
     advance_time();
-    if (here.what != LOOP) count_run(construct_id);
+    if (weft_construct.what != LOOP) count_run(construct_id);
     for (int i = 0; i < member_count; i++) {
-        struct object *o = members[i].object;
-        if (members[i].group != group_id || !o->begun_at) continue;
+        struct object *object = members[i].object;
+        if (members[i].group != group_id || !object->begun_at) continue;
         any = true;
-        o->renewed = members[i].widths;
-        o->corner = members[i].corner;
-        o->renewed_at = o->begun_at;
-        o->begun_at = 0;
-        turns_renewed(o);
-        renew_named_edges(o, 0);
+        object->renewed = members[i].widths;
+        object->corner = members[i].corner;
+        object->renewed_at = object->begun_at;
+        object->begun_at = 0;
+        turns_renewed(object);
+        renew_named_edges(object, 0);
     }
     if (!any) report_misplaced_directive("shadow-wait", construct_id, group_id);
     forget_sites();
@@ -151,53 +151,57 @@ static struct remote_group *find_remote_group(int group_id) {
  * dimensions. `filled`: stamp of when their buffer was filled. */
 static void add_remote_access(int variable_id, const void *base, int dimension_count, const int axis[],
                               const int64_t coefficient[], const int64_t offset[], stamp_t filled) {
-    struct object *o = find_object(variable_id, base);
-    if (!o || here.remote_count == (int)(sizeof here.remotes / sizeof *here.remotes)) return;
-    here.remotes[here.remote_count].object = o;
-    here.remotes[here.remote_count].rank = dimension_count;
-    here.remotes[here.remote_count].filled = filled;
+    struct object *object = find_object(variable_id, base);
+    if (!object || weft_construct.remote_count == (int)(sizeof weft_construct.remotes / sizeof *weft_construct.remotes))
+        return;
+    weft_construct.remotes[weft_construct.remote_count].object = object;
+    weft_construct.remotes[weft_construct.remote_count].rank = dimension_count;
+    weft_construct.remotes[weft_construct.remote_count].filled = filled;
     for (int d = 0; d < dimension_count && d < WEFT_MAX_RANK; d++)
-        here.remotes[here.remote_count].terms[d] = (struct term){axis[d], coefficient[d], offset[d]};
-    here.remote_count++;
+        weft_construct.remotes[weft_construct.remote_count].terms[d] =
+            (struct term){axis[d], coefficient[d], offset[d]};
+    weft_construct.remote_count++;
 }
 
-/* Handle REMOTE_ACCESS at a loop: these remote elements are loaded when the loop begins. */
+/* Handle DVM's REMOTE_ACCESS at a loop: these remote elements are loaded when the loop begins. */
 void weft_check_loop_remote(int variable_id, const void *base, int dimension_count, const int axis[],
                             const int64_t coefficient[], const int64_t offset[]) {
-    if (!now.off && here.what != SEQUENTIAL && !here.started)
+    if (!now.off && weft_construct.what != SEQUENTIAL && !weft_construct.started)
         add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, SPLIT - 1);
 }
 
-/* Handle REMOTE_ACCESS(group: ...) at a loop. The first use of a group loads its elements; a later prefetch loads them
- * where it stands. Until a loop uses them the group is being loaded: DVM ends a program that prefetches it again. */
+/* Handle DVM's REMOTE_ACCESS(group: ...) at a loop. The first use of a group loads its elements; a later prefetch
+ * loads them where it stands. Until a loop uses them the group is being loaded: DVM ends a program that prefetches
+ * it again. */
 void weft_check_loop_remote_group(int group_id, int variable_id, const void *base, int dimension_count,
                                   const int axis[], const int64_t coefficient[], const int64_t offset[]) {
-    if (now.off || here.what == SEQUENTIAL || here.started) return;
-    struct remote_group *g = find_remote_group(group_id);
-    if (!g) {
+    if (now.off || weft_construct.what == SEQUENTIAL || weft_construct.started) return;
+    struct remote_group *group = find_remote_group(group_id);
+    if (!group) {
         GROW(groups, (size_t)group_count, group_room, 32);
-        g = &groups[group_count++];
-        *g = (struct remote_group){group_id, false, 0};
+        group = &groups[group_count++];
+        *group = (struct remote_group){group_id, false, 0};
     }
-    g->loading = false;
-    add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, g->filled ? g->filled : SPLIT - 1);
+    group->loading = false;
+    add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset,
+                      group->filled ? group->filled : SPLIT - 1);
 }
 
-/* Handle PREFETCH: a group's remote elements are as of now. Reports a group that is being loaded already. */
+/* Handle DVM's PREFETCH: a group's remote elements are as of now. Reports a group that is being loaded already. */
 void weft_check_remote_prefetch(int construct_id, int group_id) {
-    struct remote_group *g = find_remote_group(group_id);
+    struct remote_group *group = find_remote_group(group_id);
     count_run(construct_id);
-    if (now.off || !g) return;
-    if (g->loading) report_misplaced_directive("remote-prefetch", construct_id, group_id);
-    g->loading = true;
-    g->filled = advance_time();
+    if (now.off || !group) return;
+    if (group->loading) report_misplaced_directive("remote-prefetch", construct_id, group_id);
+    group->loading = true;
+    group->filled = advance_time();
 }
 
-/* Handle RESET: forget a group of remote accesses. */
+/* Handle DVM's RESET: forget a group of remote accesses. */
 void weft_check_remote_reset(int construct_id, int group_id) {
     count_run(construct_id);
-    struct remote_group *g = find_remote_group(group_id);
-    if (g) *g = groups[--group_count];
+    struct remote_group *group = find_remote_group(group_id);
+    if (group) *group = groups[--group_count];
 }
 
 /* A statement with its REMOTE_ACCESS directive is a construct without iterations. */
@@ -205,18 +209,18 @@ static int outside_remotes;
 
 /* Begin a statement with a REMOTE_ACCESS directive; its arrays follow. */
 void weft_check_remote_begin(int construct_id) {
-    if (now.off || here.started || here.what == LOOP) return;
+    if (now.off || weft_construct.started || weft_construct.what == LOOP) return;
     advance_time();
     count_run(construct_id);
-    if (here.what == SEQUENTIAL) here.id = construct_id;
-    outside_remotes = here.remote_count;
-    if (here.what == SEQUENTIAL) here.remote_count = 0;
+    if (weft_construct.what == SEQUENTIAL) weft_construct.id = construct_id;
+    outside_remotes = weft_construct.remote_count;
+    if (weft_construct.what == SEQUENTIAL) weft_construct.remote_count = 0;
 }
 
 /* Add an array's remote elements to the REMOTE_ACCESS directive of a statement; they are as of now. */
 void weft_check_remote(int variable_id, const void *base, int dimension_count, const int axis[],
                        const int64_t coefficient[], const int64_t offset[]) {
-    if (now.off || here.started || here.what == LOOP) return;
+    if (now.off || weft_construct.started || weft_construct.what == LOOP) return;
     add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, now.cur);
     forget_sites();
 }
@@ -224,8 +228,8 @@ void weft_check_remote(int variable_id, const void *base, int dimension_count, c
 /* End a statement with a REMOTE_ACCESS directive: its remote elements are gone. */
 void weft_check_remote_end(int construct_id) {
     (void)construct_id;
-    if (now.off || here.started || here.what == LOOP) return;
-    here.remote_count = here.what == SEQUENTIAL ? 0 : outside_remotes;
+    if (now.off || weft_construct.started || weft_construct.what == LOOP) return;
+    weft_construct.remote_count = weft_construct.what == SEQUENTIAL ? 0 : outside_remotes;
     forget_sites();
 }
 
@@ -278,25 +282,26 @@ bool is_written_by_region(stamp_t stamp) {
 
 void weft_check_region_begin(int construct_id) {
     count_run(construct_id);
-    if (!now.off && !here.started && !weft_in_region) named_count = 0;
+    if (!now.off && !weft_construct.started && !weft_in_region) named_count = 0;
 }
 
 /* Return the object that a region's clause means. A stack object with another name or size may be left over from an
  * inlined block: the variable is registered anew then. */
 static struct object *find_region_variable(int variable_id, const void *base, size_t bytes) {
-    struct object *o = find_object(variable_id, base);
-    bool whole = o && o->low == (uintptr_t)base && o->high - o->low == bytes;
-    bool named = o && (o->data == variable_id || o->first_data == variable_id);
-    if (!base || !bytes || (o && (!o->on_stack || o->array || (whole && named)))) return o;
+    struct object *object = find_object(variable_id, base);
+    bool whole = object && object->low == (uintptr_t)base && object->high - object->low == bytes;
+    bool named = object && (object->data == variable_id || object->first_data == variable_id);
+    if (!base || !bytes || (object && (!object->on_stack || object->array || (whole && named)))) return object;
     weft_check_data(variable_id, base, bytes);
     return find_object(variable_id, base);
 }
 
 /* Note that a block's variable comes to life at this address: no device has a copy of it. */
 void weft_check_begin_variable(const void *base) {
-    struct object *o = now.off ? NULL : find_object_at((uintptr_t)base);
-    if (!o || o->low != (uintptr_t)base) return;
-    o->on_device = o->actual_at = o->got_at = o->host_wrote = o->device_wrote = o->local_from = o->local_to = 0;
+    struct object *object = now.off ? NULL : find_object_at((uintptr_t)base);
+    if (!object || object->low != (uintptr_t)base) return;
+    object->on_device = object->actual_at = object->got_at = object->host_wrote = object->device_wrote =
+        object->local_from = object->local_to = 0;
 }
 
 /* Handle a data clause of a region: a variable's direction (WEFT_IN, WEFT_OUT, WEFT_LOCAL). A section counts as the
@@ -304,12 +309,12 @@ void weft_check_begin_variable(const void *base) {
 void weft_check_region_data(int variable_id, const void *base, size_t bytes, int direction, int dimension_count,
                             const int64_t low[], const int64_t high[]) {
     (void)low, (void)high;
-    if (now.off || here.started || weft_in_region) return;
-    struct object *o = find_region_variable(variable_id, base, bytes);
-    if (!o || named_count == MAX_CLAUSES) return;
+    if (now.off || weft_construct.started || weft_in_region) return;
+    struct object *object = find_region_variable(variable_id, base, bytes);
+    if (!object || named_count == MAX_CLAUSES) return;
     /* A section says nothing of the rest: the whole is taken as passed both ways. */
-    o->direction = dimension_count > 0 && direction != WEFT_IN ? WEFT_INOUT : o->direction | direction;
-    named[named_count++] = o;
+    object->direction = dimension_count > 0 && direction != WEFT_IN ? WEFT_INOUT : object->direction | direction;
+    named[named_count++] = object;
 }
 
 /* Begin code that runs on the device: sequential code is checked against the device's copies. */
@@ -333,7 +338,7 @@ static void leave_region(void) {
 /* Start a region's body on the device, after its clauses. A region within an iteration or another region is plain
  * code. */
 void weft_check_region_start(void) {
-    if (now.off || weft_in_region || here.started) {
+    if (now.off || weft_in_region || weft_construct.started) {
         inner_regions++;
         return;
     }
@@ -352,12 +357,12 @@ void weft_check_region_end(int construct_id) {
         return;
     }
     for (int i = 0; i < named_count; i++) {
-        struct object *o = named[i];
-        if (o->direction == WEFT_LOCAL) {
-            o->local_from = begun;
-            o->local_to = now.cur;
+        struct object *object = named[i];
+        if (object->direction == WEFT_LOCAL) {
+            object->local_from = begun;
+            object->local_to = now.cur;
         }
-        o->direction = 0;
+        object->direction = 0;
     }
     named_count = 0;
     leave_region();
@@ -391,12 +396,12 @@ stamp_t find_last_update_of_element(const struct object *object, uintptr_t addre
     compute_element_index(object, address, at);
     unsigned n = section_count < 1024 ? section_count : 1024;
     for (unsigned i = 0; i < n; i++) {
-        const struct section *s = &sections[i];
-        if (s->object != object || s->got != is_get_actual || s->at <= known) continue;
+        const struct section *section = &sections[i];
+        if (section->object != object || section->got != is_get_actual || section->at <= known) continue;
         bool inside = true;
-        for (int d = 0; inside && d < s->rank && d < object->rank; d++)
-            inside = s->low[d] <= at[d] && at[d] <= s->high[d];
-        if (inside) known = s->at;
+        for (int d = 0; inside && d < section->rank && d < object->rank; d++)
+            inside = section->low[d] <= at[d] && at[d] <= section->high[d];
+        if (inside) known = section->at;
     }
     return known;
 }
@@ -413,25 +418,26 @@ static bool is_whole_section(const struct object *object, int dimension_count, c
  * variables. */
 static void note_actual_or_fetched(int variable_id, const void *base, int dimension_count, const int64_t low[],
                                    const int64_t high[], bool is_get_actual) {
-    struct object *o = NULL;
+    struct object *object = NULL;
     if (base) {
-        o = find_object(variable_id, base);
-        if (!o) return;
-        if (!o->array || dimension_count < 1 || !low || !high || is_whole_section(o, dimension_count, low, high)) {
-            *(is_get_actual ? &o->got_at : &o->actual_at) = now.cur;
+        object = find_object(variable_id, base);
+        if (!object) return;
+        if (!object->array || dimension_count < 1 || !low || !high ||
+            is_whole_section(object, dimension_count, low, high)) {
+            *(is_get_actual ? &object->got_at : &object->actual_at) = now.cur;
             return;
         }
-        struct section *s = &sections[section_count++ % 1024];
-        *s = (struct section){.object = o, .at = now.cur, .got = is_get_actual, .rank = dimension_count};
-        memcpy(s->low, low, sizeof *low * (size_t)dimension_count);
-        memcpy(s->high, high, sizeof *high * (size_t)dimension_count);
+        struct section *section = &sections[section_count++ % 1024];
+        *section = (struct section){.object = object, .at = now.cur, .got = is_get_actual, .rank = dimension_count};
+        memcpy(section->low, low, sizeof *low * (size_t)dimension_count);
+        memcpy(section->high, high, sizeof *high * (size_t)dimension_count);
         return;
     }
-    for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
-        *(is_get_actual ? &o->got_at : &o->actual_at) = now.cur;
+    for (uintptr_t address = 0; (object = find_object_from(address)); address = object->high)
+        *(is_get_actual ? &object->got_at : &object->actual_at) = now.cur;
 }
 
-/* Handle ACTUAL or GET_ACTUAL for a variable or section: advance time, note it, and judge all places again. */
+/* Handle DVM's ACTUAL or GET_ACTUAL for a variable or section: advance time, note it, and judge all places again. */
 static void handle_actual_or_get_actual(int variable_id, const void *base, int dimension_count, const int64_t low[],
                                         const int64_t high[], bool is_get_actual) {
     if (now.off) return;
@@ -440,7 +446,7 @@ static void handle_actual_or_get_actual(int variable_id, const void *base, int d
     forget_sites();
 }
 
-/* Handle ACTUAL: the host's copy of a variable or section is the newest one (base NULL: of everything). */
+/* Handle DVM's ACTUAL: the host's copy of a variable or section is the newest one (base NULL: of everything). */
 void weft_check_actual(int construct_id, int variable_id, const void *base, size_t bytes, int dimension_count,
                        const int64_t low[], const int64_t high[]) {
     (void)bytes;
@@ -448,7 +454,7 @@ void weft_check_actual(int construct_id, int variable_id, const void *base, size
     handle_actual_or_get_actual(variable_id, base, dimension_count, low, high, false);
 }
 
-/* Handle GET_ACTUAL: the host gets the device's copy of a variable or section (base NULL: of everything). */
+/* Handle DVM's GET_ACTUAL: the host gets the device's copy of a variable or section (base NULL: of everything). */
 void weft_check_get_actual(int construct_id, int variable_id, const void *base, size_t bytes, int dimension_count,
                            const int64_t low[], const int64_t high[]) {
     (void)bytes;
@@ -486,7 +492,7 @@ static void check_task_number(int construct_id, int task_array_id, int64_t task)
     }
 }
 
-/* Handle MAP: check that the task exists. On which processors it runs (low, high) does not matter here. */
+/* Handle DVM's MAP: check that the task exists. On which processors it runs (low, high) does not matter here. */
 void weft_check_task_map(int construct_id, int task_array_id, int64_t task, int64_t low, int64_t high) {
     if (now.off) return;
     count_run(construct_id);
@@ -496,24 +502,26 @@ void weft_check_task_map(int construct_id, int task_array_id, int64_t task, int6
 
 /* Begin a TASK_REGION and forget earlier clauses; its own clauses follow. */
 void weft_check_task_region_begin(int construct_id, int task_array_id) {
-    if (now.off || here.what != SEQUENTIAL) return;
+    if (now.off || weft_construct.what != SEQUENTIAL) return;
     count_run(construct_id);
     weft_task = (struct task_state){.tasks = task_array_id, .construct = construct_id};
-    here.what = TASKS;
-    here.id = construct_id;
-    here.rank = 0;
-    here.flags = 0;
-    here.on = NULL;
-    here.started = false;
-    here.private_count = here.index_count = here.reduction_count = here.aspect_count = here.across_count = 0;
-    here.computed_count = here.remote_count = here.written_count = here.group = here.tie_count = 0;
-    here.consistent_count = 0;
+    weft_construct.what = TASKS;
+    weft_construct.id = construct_id;
+    weft_construct.rank = 0;
+    weft_construct.flags = 0;
+    weft_construct.on = NULL;
+    weft_construct.started = false;
+    weft_construct.private_count = weft_construct.index_count = weft_construct.reduction_count =
+        weft_construct.aspect_count = weft_construct.across_count = 0;
+    weft_construct.computed_count = weft_construct.remote_count = weft_construct.written_count = weft_construct.group =
+        weft_construct.tie_count = 0;
+    weft_construct.consistent_count = 0;
 }
 
 /* Start the tasks of a TASK_REGION after its clauses, and fork the verification of its reductions. */
 void weft_check_task_region_start(void) {
-    if (now.off || here.what != TASKS) return;
-    if (here.reduction_count && !weft_traced) fork_reduction_verifications();
+    if (now.off || weft_construct.what != TASKS) return;
+    if (weft_construct.reduction_count && !weft_traced) fork_reduction_verifications();
     if (now.off) return;
     weft_task.base = advance_time();
 }
@@ -521,16 +529,16 @@ void weft_check_task_region_start(void) {
 /* Begin one task (ON MPT(task)) of a TASK_REGION: accesses are judged against those of other tasks. Also ends a task
  * that `continue` left. */
 void weft_check_task_begin(int construct_id, int64_t task) {
-    if (now.off && here.what == TASKS) begin_verified_iteration();
-    if (now.off || here.what != TASKS) return;
+    if (now.off && weft_construct.what == TASKS) begin_verified_iteration();
+    if (now.off || weft_construct.what != TASKS) return;
     if (weft_task.in_task) weft_check_task_end(construct_id); /* `continue` left it */
     count_run(construct_id);
     check_task_number(construct_id, weft_task.tasks, task);
     weft_task.begun = advance_time();
     weft_task.in_task = true;
     weft_task.task = task;
-    here.started = true;
-    here.frame = (uintptr_t)__builtin_frame_address(0);
+    weft_construct.started = true;
+    weft_construct.frame = (uintptr_t)__builtin_frame_address(0);
     now.base = weft_task.base;
     update_sequential_checking();
 }
@@ -538,9 +546,9 @@ void weft_check_task_begin(int construct_id, int64_t task) {
 /* End the running task of a TASK_REGION. */
 void weft_check_task_end(int construct_id) {
     (void)construct_id;
-    if (now.off || here.what != TASKS || !weft_task.in_task) return;
+    if (now.off || weft_construct.what != TASKS || !weft_task.in_task) return;
     weft_task.in_task = false;
-    here.started = false;
+    weft_construct.started = false;
     advance_time();
     update_sequential_checking();
 }
@@ -548,15 +556,15 @@ void weft_check_task_end(int construct_id) {
 /* End a TASK_REGION: compare its reductions, and leave what tasks wrote without declaring it without values. */
 void weft_check_task_region_end(int construct_id) {
     (void)construct_id;
-    if (here.what == TASKS && here.reduction_count)
+    if (weft_construct.what == TASKS && weft_construct.reduction_count)
         finish_reduction_verifications(); /* the children do not come back */
-    if (now.off || here.what != TASKS) return;
+    if (now.off || weft_construct.what != TASKS) return;
     undefine_variables_written_by_construct();
-    for (int i = 0; i < here.reduction_count; i++)
-        set_cell_states(here.reductions[i].low, here.reductions[i].high, now.cur);
-    here.what = SEQUENTIAL;
-    here.started = false;
-    here.remote_count = 0;
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        set_cell_states(weft_construct.reductions[i].low, weft_construct.reductions[i].high, now.cur);
+    weft_construct.what = SEQUENTIAL;
+    weft_construct.started = false;
+    weft_construct.remote_count = 0;
     weft_task = (struct task_state){0};
     advance_time();
     update_sequential_checking();

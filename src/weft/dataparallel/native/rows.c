@@ -29,7 +29,7 @@ static bool is_next_iteration(const struct row *row, const struct line forms[]) 
     for (int d = 0; d <= last; d++) {
         struct line f = compute_form_value(row, forms, row->arguments[d]);
         uint64_t step = d < last ? 0 : f.step;
-        if (f.turns || f.step != step || f.at != (uint64_t)here.index[d] + step) return false;
+        if (f.turns || f.step != step || f.at != (uint64_t)weft_construct.index[d] + step) return false;
     }
     int64_t step = last < 0 ? 0 : (int64_t)compute_form_value(row, forms, row->arguments[last]).step;
     return last < 0 || (step != 0 && accept_row_step(step));

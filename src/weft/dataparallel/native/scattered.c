@@ -62,13 +62,13 @@ static void set_owner(struct object *object, int dimension, int64_t element, int
 }
 
 int64_t weft_check_extent(int variable_id, const void *base, int dimension) {
-    const struct object *o = now.off ? NULL : find_object(variable_id, base);
-    return o && dimension < o->rank ? o->extent[dimension] : 0;
+    const struct object *object = now.off ? NULL : find_object(variable_id, base);
+    return object && dimension < object->rank ? object->extent[dimension] : 0;
 }
 
 int64_t weft_check_lower(int variable_id, const void *base, int dimension) {
-    const struct object *o = now.off ? NULL : find_object(variable_id, base);
-    return o && dimension < o->rank ? o->lower[dimension] : 0;
+    const struct object *object = now.off ? NULL : find_object(variable_id, base);
+    return object && dimension < object->rank ? object->lower[dimension] : 0;
 }
 
 void weft_check_owner(int variable_id, const void *base, int dimension, int64_t element, int64_t processor) {
@@ -79,13 +79,14 @@ void weft_check_owner(int variable_id, const void *base, int dimension, int64_t 
  * INT64_MIN if it has none. */
 static int64_t find_owner_of_index(const struct object *object, int axis, int64_t index) {
     for (int d = 0; object && object->root && d < object->root->rank; d++) {
-        const struct term *m = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
-        if (m->axis == axis) return find_owner_of_coordinate(object->root, d, m->coefficient * index + m->offset);
+        const struct term *mapping = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
+        if (mapping->axis == axis)
+            return find_owner_of_coordinate(object->root, d, mapping->coefficient * index + mapping->offset);
     }
     return INT64_MIN;
 }
 
-/* Handle DERIVED: an element belongs to the processor that has the given index of the target along `axis`. */
+/* Handle DVM's DERIVED: an element belongs to the processor that has the given index of the target along `axis`. */
 void weft_check_owner_derived(int variable_id, const void *base, int dimension, int64_t element, int target_id,
                               const void *target_base, int axis, int64_t index) {
     if (!now.off)
@@ -99,14 +100,17 @@ void weft_check_owner_derived(int variable_id, const void *base, int dimension, 
  * each. */
 unsigned find_foreign_dimensions(const struct object *object, const int64_t index[]) {
     unsigned apart = 0;
-    for (int d = 0; here.on && d < object->root->rank && d < here.on->rank; d++) {
-        const struct term *t = &here.at[d], *m = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
-        if (object->root->kinds[d] == WEFT_WHOLE || here.on->kinds[d] == WEFT_WHOLE || t->axis == WEFT_ALL ||
-            m->axis == WEFT_ALL)
+    for (int d = 0; weft_construct.on && d < object->root->rank && d < weft_construct.on->rank; d++) {
+        const struct term *on_term = &weft_construct.at[d],
+                          *mapping = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
+        if (object->root->kinds[d] == WEFT_WHOLE || weft_construct.on->kinds[d] == WEFT_WHOLE ||
+            on_term->axis == WEFT_ALL || mapping->axis == WEFT_ALL)
             continue;
-        int64_t mine = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-        int64_t its = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
-        if (find_owner_of_coordinate(here.on, d, mine) != find_owner_of_coordinate(object->root, d, its))
+        int64_t mine = on_term->axis >= 0 ? on_term->coefficient * weft_construct.index[on_term->axis] + on_term->offset
+                                          : on_term->offset;
+        int64_t its =
+            mapping->axis >= 0 ? mapping->coefficient * index[mapping->axis] + mapping->offset : mapping->offset;
+        if (find_owner_of_coordinate(weft_construct.on, d, mine) != find_owner_of_coordinate(object->root, d, its))
             apart |= 1u << d;
     }
     return apart;
@@ -158,42 +162,42 @@ void weft_check_edge_begin(int construct_id, int edge_name, int variable_id, con
                            int target_id, const void *target_base, int axis, int other_edge_name) {
     current = -1;
     if (now.off) return;
-    struct object *o = find_object(variable_id, base), *t = find_object(target_id, target_base);
-    if (!o || !o->root || !t || !t->root) {
-        stop_for_usage_error("undistributed", construct_id, o && o->root ? target_id : variable_id);
+    struct object *object = find_object(variable_id, base), *t = find_object(target_id, target_base);
+    if (!object || !object->root || !t || !t->root) {
+        stop_for_usage_error("undistributed", construct_id, object && object->root ? target_id : variable_id);
         return;
     }
     advance_time();
     count_run(construct_id);
     int d = 0;
-    while (o != o->root && d < o->root->rank && o->map[d].axis != dimension) d++;
-    struct edge *e = find_named_edge(o->root, edge_name);
-    if (e) free(e->reached);
+    while (object != object->root && d < object->root->rank && object->map[d].axis != dimension) d++;
+    struct edge *edge = find_named_edge(object->root, edge_name);
+    if (edge) free(edge->reached);
     else {
         GROW(edges, (size_t)edge_count, edge_room, 16);
-        e = &edges[edge_count++];
+        edge = &edges[edge_count++];
     }
-    *e = (struct edge){.name = edge_name,
-                       .dimension = o == o->root ? dimension : d,
-                       .axis = axis,
-                       .over = other_edge_name,
-                       .root = o->root,
-                       .target = t};
-    current = (int)(e - edges);
-    if (o->low) find_renewal_stamp(e, o, true);
+    *edge = (struct edge){.name = edge_name,
+                          .dimension = object == object->root ? dimension : d,
+                          .axis = axis,
+                          .over = other_edge_name,
+                          .root = object->root,
+                          .target = t};
+    current = (int)(edge - edges);
+    if (object->low) find_renewal_stamp(edge, object, true);
 }
 
 /* Add an element to the named edge that is being defined, and the index of the target that needs it. */
 void weft_check_edge_element(int64_t index, int64_t element) {
-    struct edge *e = current < 0 ? NULL : &edges[current];
-    if (!e) return;
-    GROW(e->reached, e->count, e->room, 64);
-    e->reached[e->count++] = (struct reach){element, index};
+    struct edge *edge = current < 0 ? NULL : &edges[current];
+    if (!edge) return;
+    GROW(edge->reached, edge->count, edge->room, 64);
+    edge->reached[edge->count++] = (struct reach){element, index};
 }
 
 void weft_check_edge_include(int variable_id, const void *base) {
-    struct object *o = current < 0 ? NULL : find_object(variable_id, base);
-    if (o) find_renewal_stamp(&edges[current], o, true);
+    struct object *object = current < 0 ? NULL : find_object(variable_id, base);
+    if (object) find_renewal_stamp(&edges[current], object, true);
 }
 
 /* Comparison for qsort: entries of an edge by their element. */
@@ -235,14 +239,18 @@ int find_edge_for_element(const struct object *object, const int64_t index[], un
     if (foreign_dimensions & (foreign_dimensions - 1)) /* in more than one dimension */
         return 0;
     for (int i = 0; i < edge_count; i++) {
-        struct edge *e = &edges[i];
-        int d = e->dimension;
-        if (e->root != object->root || foreign_dimensions != 1u << d) continue;
-        const struct term *t = &here.at[d], *m = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
-        int64_t mine = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-        int64_t its = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
-        const stamp_t *stamp = find_renewal_stamp(e, object, false);
-        if (!stamp || !does_edge_bring_element(e, find_owner_of_coordinate(here.on, d, mine), its)) continue;
+        struct edge *edge = &edges[i];
+        int d = edge->dimension;
+        if (edge->root != object->root || foreign_dimensions != 1u << d) continue;
+        const struct term *on_term = &weft_construct.at[d],
+                          *mapping = object == object->root ? &(struct term){d, 1, 0} : &object->map[d];
+        int64_t mine = on_term->axis >= 0 ? on_term->coefficient * weft_construct.index[on_term->axis] + on_term->offset
+                                          : on_term->offset;
+        int64_t its =
+            mapping->axis >= 0 ? mapping->coefficient * index[mapping->axis] + mapping->offset : mapping->offset;
+        const stamp_t *stamp = find_renewal_stamp(edge, object, false);
+        if (!stamp || !does_edge_bring_element(edge, find_owner_of_coordinate(weft_construct.on, d, mine), its))
+            continue;
         found = *stamp ? 2 : found ? found : 1;
         if (*stamp > *renewal_stamp) *renewal_stamp = *stamp;
     }
@@ -262,12 +270,12 @@ void renew_named_edges(struct object *object, int edge_name) {
 /* Handle the renewal of an array's named edge, outside of a loop or (construct_id 0) for the loop that begins. Reports
  * an unknown edge. */
 void weft_check_edge_renew(int construct_id, int edge_name, int variable_id, const void *base) {
-    struct object *o = now.off ? NULL : find_object(variable_id, base);
-    if (!o) return;
+    struct object *object = now.off ? NULL : find_object(variable_id, base);
+    if (!object) return;
     advance_time();
-    if (!o->root || !find_named_edge(o->root, edge_name))
-        report_misplaced_directive("edge-unknown", construct_id ? construct_id : here.id, variable_id);
-    else renew_named_edges(o, edge_name);
+    if (!object->root || !find_named_edge(object->root, edge_name))
+        report_misplaced_directive("edge-unknown", construct_id ? construct_id : weft_construct.id, variable_id);
+    else renew_named_edges(object, edge_name);
     forget_sites();
 }
 
@@ -294,25 +302,26 @@ static int64_t value_at(uintptr_t address, size_t size) {
     return size == 8 ? *(const int64_t *)address : size == 4 ? *(const int32_t *)address : INT64_MIN;
 }
 
-/* Handle LOCALIZE: report values of an array that are no index of the target which the value's own processor has, by
- * itself or by an edge. */
+/* Handle DVM's LOCALIZE: report values of an array that are no index of the target which the value's own processor has,
+ * by itself or by an edge. */
 void weft_check_localize(int construct_id, int variable_id, const void *base, int target_id, const void *target_base,
                          int axis) {
-    struct object *o = now.off ? NULL : find_object(variable_id, base),
+    struct object *object = now.off ? NULL : find_object(variable_id, base),
                   *t = now.off ? NULL : find_object(target_id, target_base);
-    if (!o || !t || !o->array) return;
+    if (!object || !t || !object->array) return;
     count_run(construct_id);
-    if (!o->root || !t->root) {
-        stop_for_usage_error("undistributed", construct_id, o->root ? target_id : variable_id);
+    if (!object->root || !t->root) {
+        stop_for_usage_error("undistributed", construct_id, object->root ? target_id : variable_id);
         return;
     }
     int d = 0;
     while (t != t->root && d < t->root->rank && t->map[d].axis != axis) d++;
     d = t == t->root ? axis : d;
-    for (uintptr_t a = o->low; a < o->high && d < t->root->rank; a += o->element) {
-        int64_t index[WEFT_MAX_RANK], value = value_at(a, o->element), processor = INT64_MIN;
-        compute_element_index(o, a, index);
-        for (int k = 0; k < o->rank && processor == INT64_MIN; k++) processor = find_owner_of_index(o, k, index[k]);
+    for (uintptr_t address = object->low; address < object->high && d < t->root->rank; address += object->element) {
+        int64_t index[WEFT_MAX_RANK], value = value_at(address, object->element), processor = INT64_MIN;
+        compute_element_index(object, address, index);
+        for (int k = 0; k < object->rank && processor == INT64_MIN; k++)
+            processor = find_owner_of_index(object, k, index[k]);
         if (value == INT64_MIN || value < t->lower[axis] || value >= t->lower[axis] + t->extent[axis] ||
             processor == find_owner_of_index(t, axis, value))
             continue;
@@ -320,6 +329,6 @@ void weft_check_localize(int construct_id, int variable_id, const void *base, in
         for (int i = 0; i < edge_count && !known; i++)
             known = edges[i].root == t->root && edges[i].dimension == d && find_renewal_stamp(&edges[i], t, false) &&
                     does_edge_bring_element(&edges[i], processor, value);
-        if (!known) report_remote_localized_value(construct_id, variable_id, target_id, index, o->rank, value);
+        if (!known) report_remote_localized_value(construct_id, variable_id, target_id, index, object->rank, value);
     }
 }

@@ -33,24 +33,24 @@ static void free_share(struct share *share) {
 
 /* Return the cached shares (which elements each processor owns) of an array, emptied if it was distributed anew. */
 static struct kept_shares *find_or_add_kept_shares(const struct object *object) {
-    struct kept_shares *h = all;
-    while (h && (h->object != object || h->low != object->low)) h = h->next;
-    if (h && h->version == object->version && h->root_version == object->root->version) return h;
-    if (!h) {
-        h = calloc(1, sizeof *h);
-        if (!h) abort();
-        h->next = all;
-        all = h;
+    struct kept_shares *kept = all;
+    while (kept && (kept->object != object || kept->low != object->low)) kept = kept->next;
+    if (kept && kept->version == object->version && kept->root_version == object->root->version) return kept;
+    if (!kept) {
+        kept = calloc(1, sizeof *kept);
+        if (!kept) abort();
+        kept->next = all;
+        all = kept;
     }
     for (int p = 0; p < MOST_PROCESSORS; p++) {
-        free_share(h->of[p]);
-        h->of[p] = NULL;
+        free_share(kept->of[p]);
+        kept->of[p] = NULL;
     }
-    h->object = object;
-    h->low = object->low;
-    h->version = object->version;
-    h->root_version = object->root->version;
-    return h;
+    kept->object = object;
+    kept->low = object->low;
+    kept->version = object->version;
+    kept->root_version = object->root->version;
+    return kept;
 }
 
 /* Return whether a processor is the first one along all axes of the grid onto which no dimension of the root is
@@ -67,16 +67,17 @@ static bool is_first_on_other_axes(const struct object *root, const int coordina
 /* Take from a processor's share of an array all elements whose root coordinate in one dimension belongs to another
  * coordinate of the grid. */
 static void restrict_share(struct share *share, const struct object *object, int root_dimension, int coordinate) {
-    const struct term *m = &object->map[root_dimension];
-    if (m->axis == WEFT_ALL) return;
-    if (m->axis < 0) {
-        share->any &= find_owner_coordinate(object->root, root_dimension, m->offset) == coordinate;
+    const struct term *mapping = &object->map[root_dimension];
+    if (mapping->axis == WEFT_ALL) return;
+    if (mapping->axis < 0) {
+        share->any &= find_owner_coordinate(object->root, root_dimension, mapping->offset) == coordinate;
         return;
     }
-    int k = m->axis;
+    int k = mapping->axis;
     for (int64_t i = 0; i < object->extent[k]; i++)
-        share->own[k][i] &= find_owner_coordinate(object->root, root_dimension,
-                                                  m->coefficient * (object->lower[k] + i) + m->offset) == coordinate;
+        share->own[k][i] &=
+            find_owner_coordinate(object->root, root_dimension,
+                                  mapping->coefficient * (object->lower[k] + i) + mapping->offset) == coordinate;
 }
 
 /* Compute the first and last own index of each dimension of a processor's share of an array, and whether the share is
@@ -101,21 +102,21 @@ static void compute_share_bounds(struct share *share, const struct object *objec
 
 /* Return which elements of an array a processor owns; owned by the cache. */
 const struct share *find_share(struct object *object, int processor) {
-    struct kept_shares *h = find_or_add_kept_shares(object);
-    if (h->of[processor]) return h->of[processor];
-    struct share *s = h->of[processor] = calloc(1, sizeof *s);
+    struct kept_shares *kept = find_or_add_kept_shares(object);
+    if (kept->of[processor]) return kept->of[processor];
+    struct share *share = kept->of[processor] = calloc(1, sizeof *share);
     int at[WEFT_MAX_RANK], axes = find_grid_coordinates(processor, at);
-    if (!s) abort();
-    s->any = is_first_on_other_axes(object->root, at, axes);
+    if (!share) abort();
+    share->any = is_first_on_other_axes(object->root, at, axes);
     for (int k = 0; k < object->rank; k++) {
-        s->own[k] = malloc((size_t)(object->extent[k] > 0 ? object->extent[k] : 1));
-        if (!s->own[k]) abort();
-        memset(s->own[k], 1, (size_t)(object->extent[k] > 0 ? object->extent[k] : 1));
+        share->own[k] = malloc((size_t)(object->extent[k] > 0 ? object->extent[k] : 1));
+        if (!share->own[k]) abort();
+        memset(share->own[k], 1, (size_t)(object->extent[k] > 0 ? object->extent[k] : 1));
     }
     for (int d = 0; d < object->root->rank; d++)
-        if (find_grid_axis(object->root, d) >= 0) restrict_share(s, object, d, at[find_grid_axis(object->root, d)]);
-    compute_share_bounds(s, object);
-    return s;
+        if (find_grid_axis(object->root, d) >= 0) restrict_share(share, object, d, at[find_grid_axis(object->root, d)]);
+    compute_share_bounds(share, object);
+    return share;
 }
 
 /* Which coordinates of the ON array's root are a processor's, by dimension; SHADOW_COMPUTE adds the edges. */
@@ -126,18 +127,18 @@ static bool runs_any;
  * edges. */
 void compute_own_iterations(int processor) {
     int at[WEFT_MAX_RANK], axes = find_grid_coordinates(processor, at);
-    const struct object *root = here.on;
+    const struct object *root = weft_construct.on;
     runs_any = is_first_on_other_axes(root, at, axes);
     for (int d = 0; d < root->rank; d++) {
         int axis = find_grid_axis(root, d);
         int64_t low = 0, high = 0, n = root->extent[d];
         free(runs[d]);
         runs[d] = NULL;
-        if (axis < 0 || here.at[d].axis == WEFT_ALL || n < 1) continue;
-        for (int i = 0; i < here.computed_count; i++)
-            if (here.computed[i].object->root == root) {
-                low = here.computed[i].widths.low[d];
-                high = here.computed[i].widths.high[d];
+        if (axis < 0 || weft_construct.at[d].axis == WEFT_ALL || n < 1) continue;
+        for (int i = 0; i < weft_construct.computed_count; i++)
+            if (weft_construct.computed[i].object->root == root) {
+                low = weft_construct.computed[i].widths.low[d];
+                high = weft_construct.computed[i].widths.high[d];
             }
         runs[d] = calloc(1, (size_t)n);
         if (!runs[d]) abort();
@@ -150,12 +151,14 @@ void compute_own_iterations(int processor) {
 /* Return whether the loop's ON clause gives an iteration to the processor of the last compute_own_iterations. One
  * outside the bounds goes to the nearest element. */
 bool is_own_iteration(const int64_t index[]) {
-    for (int d = 0; runs_any && d < here.on->rank; d++) {
+    for (int d = 0; runs_any && d < weft_construct.on->rank; d++) {
         if (!runs[d]) continue;
-        const struct term *t = &here.at[d];
-        int64_t x = t->axis >= 0 ? t->coefficient * index[t->axis] + t->offset : t->offset;
-        x -= here.on->lower[d];
-        if (!runs[d][x < 0 ? 0 : x >= here.on->extent[d] ? here.on->extent[d] - 1 : x]) return false;
+        const struct term *on_term = &weft_construct.at[d];
+        int64_t x =
+            on_term->axis >= 0 ? on_term->coefficient * index[on_term->axis] + on_term->offset : on_term->offset;
+        x -= weft_construct.on->lower[d];
+        if (!runs[d][x < 0 ? 0 : x >= weft_construct.on->extent[d] ? weft_construct.on->extent[d] - 1 : x])
+            return false;
     }
     return runs_any;
 }

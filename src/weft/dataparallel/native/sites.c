@@ -31,11 +31,11 @@ bool find_variable_at(const struct private *list, int count, uintptr_t address, 
 
 /* Return the reduction of the construct whose variable or location contains an address; NULL if none does. */
 static struct reduction *find_reduction_at(uintptr_t address) {
-    for (int i = 0; i < here.reduction_count; i++) {
-        struct reduction *r = &here.reductions[i];
-        if (address - r->low < r->high - r->low ||
-            (r->location && address - (uintptr_t)r->location < r->location_bytes))
-            return r;
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        struct reduction *reduction = &weft_construct.reductions[i];
+        if (address - reduction->low < reduction->high - reduction->low ||
+            (reduction->location && address - (uintptr_t)reduction->location < reduction->location_bytes))
+            return reduction;
     }
     return NULL;
 }
@@ -52,7 +52,7 @@ static void set_site_interval(struct site *site, uintptr_t low, uintptr_t high) 
 static void set_judging_mode(struct site *site, enum mode new_mode, stamp_t newest) {
     stamp_t base = now.base;
     /* A statement of a sequential part comes behind all that was written: nothing is newer. */
-    bool behind = new_mode == HOST || (new_mode == OWN && here.what == OWNED);
+    bool behind = new_mode == HOST || (new_mode == OWN && weft_construct.what == OWNED);
     if (behind) newest = SPLIT - 1;
     site->fresh = newest;
     if (weft_task.in_task) { /* what other tasks wrote is judged */
@@ -88,25 +88,25 @@ static void set_judging_mode(struct site *site, enum mode new_mode, stamp_t newe
  * element. */
 static void cover_elements_alike_for_all(struct site *site, const struct aspect *aspect, uintptr_t address,
                                          size_t size) {
-    const struct object *o = aspect->object;
+    const struct object *object = aspect->object;
     int64_t at[WEFT_MAX_RANK];
-    compute_element_index(o, address, at);
-    uintptr_t low = o->low, block = o->element;
+    compute_element_index(object, address, at);
+    uintptr_t low = object->low, block = object->element;
     bool inner = true;
     site->follows = 0;
     site->period = site->total = 0; /* whatever was said of a block */
-    for (int k = 0; k < o->rank; k++) {
-        int d = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
+    for (int k = 0; k < object->rank; k++) {
+        int d = object->order == WEFT_ORDER_C ? object->rank - 1 - k : k;
         if (aspect->free[d] && inner) {
-            block *= (uintptr_t)(o->extent[d] > 0 ? o->extent[d] : 1);
+            block *= (uintptr_t)(object->extent[d] > 0 ? object->extent[d] : 1);
             continue;
         }
         inner = false;
         if (aspect->free[d] && !site->period) { /* not contiguous: the same again every stride */
-            site->period = (uintptr_t)o->stride[d];
-            site->total = (uintptr_t)(o->extent[d] * o->stride[d]);
+            site->period = (uintptr_t)object->stride[d];
+            site->total = (uintptr_t)(object->extent[d] * object->stride[d]);
         }
-        low += (uintptr_t)((at[d] - o->lower[d]) * o->stride[d]);
+        low += (uintptr_t)((at[d] - object->lower[d]) * object->stride[d]);
     }
     site->home = aspect->home;
     site->low = low - *aspect->home;
@@ -118,17 +118,17 @@ static void cover_elements_alike_for_all(struct site *site, const struct aspect 
  * own element does, too; else to `element` alone. */
 static void find_range_in_block(const struct aspect *aspect, int dimension, int64_t element, int64_t own_element,
                                 int64_t *first, int64_t *last) {
-    const struct object *o = aspect->object;
-    *first = o->lower[dimension];
-    *last = o->lower[dimension] + o->extent[dimension] - 1;
-    for (int d = 0; !aspect->free[dimension] && d < o->root->rank; d++) {
-        const struct term *m = &o->map[d];
-        if (m->axis != dimension || o->root->kinds[d] == WEFT_WHOLE) continue;
+    const struct object *object = aspect->object;
+    *first = object->lower[dimension];
+    *last = object->lower[dimension] + object->extent[dimension] - 1;
+    for (int d = 0; !aspect->free[dimension] && d < object->root->rank; d++) {
+        const struct term *mapping = &object->map[d];
+        if (mapping->axis != dimension || object->root->kinds[d] == WEFT_WHOLE) continue;
         int64_t from, to;
-        find_block_bounds(o->root, d, element + m->offset, &from, &to);
-        from -= m->offset;
-        to -= m->offset;
-        bool same = m->coefficient == 1 && from <= own_element && own_element <= to;
+        find_block_bounds(object->root, d, element + mapping->offset, &from, &to);
+        from -= mapping->offset;
+        to -= mapping->offset;
+        bool same = mapping->coefficient == 1 && from <= own_element && own_element <= to;
         *first = !same ? element : from > *first ? from : *first;
         *last = !same ? element : to < *last ? to : *last;
     }
@@ -139,21 +139,21 @@ static void find_range_in_block(const struct aspect *aspect, int dimension, int6
  * rows of the block. */
 static void cover_block_elements(struct site *site, const struct aspect *aspect, uintptr_t address,
                                  const int64_t index[]) {
-    const struct object *o = aspect->object;
+    const struct object *object = aspect->object;
     int64_t own[WEFT_MAX_RANK], first, last;
-    uintptr_t low = address - (address - o->low) % o->element, bytes = o->element;
-    compute_own_element_index(aspect, here.index, own);
-    for (int k = 0; k < o->rank; k++) {
-        int i = o->order == WEFT_ORDER_C ? o->rank - 1 - k : k;
+    uintptr_t low = address - (address - object->low) % object->element, bytes = object->element;
+    compute_own_element_index(aspect, weft_construct.index, own);
+    for (int k = 0; k < object->rank; k++) {
+        int i = object->order == WEFT_ORDER_C ? object->rank - 1 - k : k;
         find_range_in_block(aspect, i, index[i], own[i], &first, &last);
-        if (bytes < (uintptr_t)o->stride[i]) { /* all before was not whole: from here on it is other rows */
-            site->lowest = low - (uintptr_t)((index[i] - first) * o->stride[i]);
-            site->highest = low + (uintptr_t)((last - index[i]) * o->stride[i]);
+        if (bytes < (uintptr_t)object->stride[i]) { /* all before was not whole: from here on it is other rows */
+            site->lowest = low - (uintptr_t)((index[i] - first) * object->stride[i]);
+            site->highest = low + (uintptr_t)((last - index[i]) * object->stride[i]);
             site->follows = let_site_follow_array(aspect) ? (unsigned char)(i + 1) : 0;
             break;
         }
-        low -= (uintptr_t)((index[i] - first) * o->stride[i]);
-        bytes += (uintptr_t)((last - first) * o->stride[i]);
+        low -= (uintptr_t)((index[i] - first) * object->stride[i]);
+        bytes += (uintptr_t)((last - first) * object->stride[i]);
     }
     set_site_interval(site, low, low + bytes);
 }
@@ -164,22 +164,24 @@ static bool within(int64_t delta, int64_t low, int64_t high) { return -low <= de
  * delta[]: its distance in each dimension; *axis_count: in how many dimensions it lies outside. */
 static int classify_element_distance(const struct aspect *aspect, const int64_t index[], const struct widths *widths,
                                      int64_t delta[], int *axis_count) {
-    const struct object *o = aspect->object;
+    const struct object *object = aspect->object;
     int64_t own[WEFT_MAX_RANK];
-    compute_own_element_index(aspect, here.index, own);
+    compute_own_element_index(aspect, weft_construct.index, own);
     int far = 0;
     *axis_count = 0;
-    for (int k = 0; k < o->rank; k++) {
+    for (int k = 0; k < object->rank; k++) {
         delta[k] = aspect->free[k] ? 0 : index[k] - own[k];
         if (delta[k] == 0) continue;
-        for (int d = 0; !aspect->remote && o->root && d < o->root->rank; d++) {
-            const struct term *m = &o->map[d];
-            if (m->axis != k || !m->coefficient) continue;
-            int64_t t = m->coefficient * own[k] + m->offset, x = m->coefficient * index[k] + m->offset;
-            int64_t low = find_first_element_of_block(o->root, d, t), high = find_last_element_of_block(o->root, d, t);
+        for (int d = 0; !aspect->remote && object->root && d < object->root->rank; d++) {
+            const struct term *mapping = &object->map[d];
+            if (mapping->axis != k || !mapping->coefficient) continue;
+            int64_t t = mapping->coefficient * own[k] + mapping->offset,
+                    x = mapping->coefficient * index[k] + mapping->offset;
+            int64_t low = find_first_element_of_block(object->root, d, t),
+                    high = find_last_element_of_block(object->root, d, t);
             if (low <= x && x <= high) delta[k] = 0;
             else if (low != high) /* from the block's edge */
-                delta[k] = (x > high ? x - high : x - low) / m->coefficient;
+                delta[k] = (x > high ? x - high : x - low) / mapping->coefficient;
         }
         if (delta[k] == 0) continue;
         (*axis_count)++;
@@ -216,13 +218,18 @@ static bool is_on_every_processor(const struct object *object) {
  * coordinate of its root. */
 static bool is_fixed_on_other_processor(const struct object *object) {
     const struct object *root = object->root;
-    if ((root->tasks != here.on->tasks || root->task != here.on->task) && !is_on_every_processor(object))
+    if ((root->tasks != weft_construct.on->tasks || root->task != weft_construct.on->task) &&
+        !is_on_every_processor(object))
         return true; /* the processors of another task, or those of a task and all of them */
     for (int d = 0; d < object->root->rank; d++) {
-        int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        if (e >= 0 && object->map[d].axis == WEFT_CONSTANT && here.at[e].axis != WEFT_ALL) {
-            const struct term *t = &here.at[e];
-            int64_t x = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        if (on_dimension >= 0 && object->map[d].axis == WEFT_CONSTANT &&
+            weft_construct.at[on_dimension].axis != WEFT_ALL) {
+            const struct term *on_term = &weft_construct.at[on_dimension];
+            int64_t x = on_term->axis >= 0
+                            ? on_term->coefficient * weft_construct.index[on_term->axis] + on_term->offset
+                            : on_term->offset;
             if (!have_elements_same_owner(object->root, d, x, object->map[d].offset)) return true;
         }
     }
@@ -233,11 +240,11 @@ static bool is_fixed_on_other_processor(const struct object *object) {
  * among which the array is distributed, so that its elements are remote to all of them but one. */
 static bool is_iteration_on_many_owners(const struct object *object) {
     const struct object *root = object->root;
-    if (here.what != LOOP) return false;
+    if (weft_construct.what != LOOP) return false;
     for (int d = 0; d < root->rank; d++) {
         if (root->kinds[d] == WEFT_WHOLE || object->map[d].axis == WEFT_ALL) continue;
-        int e = root == here.on ? d : find_paired_dimension(root, d, here.on);
-        if ((e < 0 || here.at[e].axis == WEFT_ALL) &&
+        int on_dimension = root == weft_construct.on ? d : find_paired_dimension(root, d, weft_construct.on);
+        if ((on_dimension < 0 || weft_construct.at[on_dimension].axis == WEFT_ALL) &&
             !have_elements_same_owner(root, d, root->lower[d], root->lower[d] + root->extent[d] - 1))
             return true;
     }
@@ -247,10 +254,11 @@ static bool is_iteration_on_many_owners(const struct object *object) {
 /* Return whether an array is distributed in another way than the ON array (to whose elements iterations are mapped) and
  * not aligned with it: which elements are local depends on the number of processors then. */
 static bool is_distributed_otherwise(const struct object *object) {
-    for (int d = 0; object->root != here.on && d < object->root->rank; d++) {
-        int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        if (e >= 0 && object->map[d].axis != WEFT_ALL && here.at[e].axis != WEFT_ALL &&
-            !are_dimensions_distributed_alike(object->root, d, here.on, e))
+    for (int d = 0; object->root != weft_construct.on && d < object->root->rank; d++) {
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        if (on_dimension >= 0 && object->map[d].axis != WEFT_ALL && weft_construct.at[on_dimension].axis != WEFT_ALL &&
+            !are_dimensions_distributed_alike(object->root, d, weft_construct.on, on_dimension))
             return true;
     }
     return false;
@@ -259,12 +267,16 @@ static bool is_distributed_otherwise(const struct object *object) {
 /* With a grid: return whether an element of an array with another distribution is on the iteration's processor. */
 static bool is_on_iteration_processor(const struct object *object, const int64_t index[]) {
     for (int d = 0; d < object->root->rank; d++) {
-        int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        const struct term *m = &object->map[d], *t = &here.at[e < 0 ? 0 : e];
-        if (e < 0 || m->axis == WEFT_ALL || t->axis == WEFT_ALL) continue;
-        int64_t x = m->axis >= 0 ? m->coefficient * index[m->axis] + m->offset : m->offset;
-        int64_t own = t->axis >= 0 ? t->coefficient * here.index[t->axis] + t->offset : t->offset;
-        if (!have_elements_same_processor(object->root, d, x, here.on, e, own)) return false;
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        const struct term *mapping = &object->map[d],
+                          *on_term = &weft_construct.at[on_dimension < 0 ? 0 : on_dimension];
+        if (on_dimension < 0 || mapping->axis == WEFT_ALL || on_term->axis == WEFT_ALL) continue;
+        int64_t x =
+            mapping->axis >= 0 ? mapping->coefficient * index[mapping->axis] + mapping->offset : mapping->offset;
+        int64_t own = on_term->axis >= 0 ? on_term->coefficient * weft_construct.index[on_term->axis] + on_term->offset
+                                         : on_term->offset;
+        if (!have_elements_same_processor(object->root, d, x, weft_construct.on, on_dimension, own)) return false;
     }
     return true;
 }
@@ -273,8 +285,10 @@ static bool is_on_iteration_processor(const struct object *object, const int64_t
  * processor and some are not. */
 static bool has_fixed_coordinate(const struct object *object) {
     for (int d = 0; d < object->root->rank; d++) {
-        int e = object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, here.on);
-        bool moves = e >= 0 && here.at[e].axis != WEFT_ALL && (here.at[e].axis >= 0 || here.what == OWNED);
+        int on_dimension =
+            object->root->kinds[d] == WEFT_WHOLE ? -1 : find_paired_dimension(object->root, d, weft_construct.on);
+        bool moves = on_dimension >= 0 && weft_construct.at[on_dimension].axis != WEFT_ALL &&
+                     (weft_construct.at[on_dimension].axis >= 0 || weft_construct.what == OWNED);
         if (moves && object->map[d].axis == WEFT_CONSTANT) return true;
     }
     return false;
@@ -284,15 +298,15 @@ static bool has_fixed_coordinate(const struct object *object) {
  * corners; else let reads pass while the edge is fresh. */
 static void judge_edge_access(struct site *site, struct detail *detail, const struct aspect *aspect, bool is_write,
                               const int64_t delta[], int axis_count) {
-    struct object *o = aspect->object;
-    const struct widths *have = &o->renewed;
-    bool covered = o->renewed_at != 0;
-    for (int k = 0; k < o->rank && covered; k++) covered = within(delta[k], have->low[k], have->high[k]);
+    struct object *object = aspect->object;
+    const struct widths *have = &object->renewed;
+    bool covered = object->renewed_at != 0;
+    for (int k = 0; k < object->rank && covered; k++) covered = within(delta[k], have->low[k], have->high[k]);
     if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
-    else if (o->begun_at) mark_site_faulty(site, detail, "stale-halo-read", "begun");
-    else if (!covered) mark_site_faulty(site, detail, "stale-halo-read", o->renewed_at ? "narrow" : "never");
-    else if (axis_count > 1 && !o->corner) mark_site_faulty(site, detail, "stale-halo-read", "corner");
-    else set_judging_mode(site, EDGE, o->renewed_at < now.base ? o->renewed_at : now.base);
+    else if (object->begun_at) mark_site_faulty(site, detail, "stale-halo-read", "begun");
+    else if (!covered) mark_site_faulty(site, detail, "stale-halo-read", object->renewed_at ? "narrow" : "never");
+    else if (axis_count > 1 && !object->corner) mark_site_faulty(site, detail, "stale-halo-read", "corner");
+    else set_judging_mode(site, EDGE, object->renewed_at < now.base ? object->renewed_at : now.base);
 }
 
 /* What earlier instances of a loop did to a shared object: where none wrote it, its readers need not be known. A loop
@@ -312,8 +326,8 @@ static unsigned usage_room, usage_count;
 static struct usage *find_usage_slot(int construct_id, uintptr_t low) {
     uint64_t key = (low ^ (uint64_t)construct_id << 48) * 0x9E3779B97F4A7C15u;
     struct usage *first = &usages[(key >> 40) % (usage_room - PROBES)];
-    for (struct usage *u = first; u < first + PROBES; u++)
-        if (u->construct == 0 || (u->construct == construct_id && u->low == low)) return u;
+    for (struct usage *usage = first; usage < first + PROBES; usage++)
+        if (usage->construct == 0 || (usage->construct == construct_id && usage->low == low)) return usage;
     return first;
 }
 
@@ -332,19 +346,19 @@ static void grow_usage_table(void) {
 /* Return how the running construct has used the object at an address until now; a new entry at its first use. */
 static struct usage *find_or_add_usage(uintptr_t low) {
     if (4 * usage_count >= usage_room && usage_room < MOST_USAGES) grow_usage_table();
-    struct usage *u = find_usage_slot(here.id, low);
-    if (u->construct == here.id && u->low == low) return u;
-    usage_count += u->construct == 0;
-    *u = (struct usage){here.id, low, here.instance, false};
-    return u;
+    struct usage *usage = find_usage_slot(weft_construct.id, low);
+    if (usage->construct == weft_construct.id && usage->low == low) return usage;
+    usage_count += usage->construct == 0;
+    *usage = (struct usage){weft_construct.id, low, weft_construct.instance, false};
+    return usage;
 }
 
 /* Note an access of a shared object and return whether no instance of this loop has written it and an earlier one has
  * read it. */
 static bool is_read_only_so_far(uintptr_t low, bool is_write) {
-    struct usage *u = find_or_add_usage(low);
-    u->written |= is_write;
-    return !u->written && u->first < here.instance && !weft_task.in_task;
+    struct usage *usage = find_or_add_usage(low);
+    usage->written |= is_write;
+    return !usage->written && usage->first < weft_construct.instance && !weft_task.in_task;
 }
 
 /* Open a site (what one place in the code may access) for an element that a REMOTE_ACCESS clause of the construct
@@ -352,8 +366,8 @@ static bool is_read_only_so_far(uintptr_t low, bool is_write) {
 static bool open_fetched_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                               const int64_t index[], size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
-    for (int i = 0; i < here.aspect_count; i++) {
-        struct aspect *r = &here.aspects[i];
+    for (int i = 0; i < weft_construct.aspect_count; i++) {
+        struct aspect *r = &weft_construct.aspects[i];
         int64_t delta[WEFT_MAX_RANK];
         int axes;
         if (!r->remote || r->object != object || classify_element_distance(r, index, &nothing, delta, &axes) != 0)
@@ -375,10 +389,11 @@ static void open_scattered_site(struct site *site, struct detail *detail, struct
     stamp_t when = 0;
     set_site_interval(site, address, address + size);
     if (!apart) {
-        set_judging_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+        set_judging_mode(site, weft_construct.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
     } else if (!open_fetched_site(site, detail, object, address, index, size, is_write)) {
         int edge = find_edge_for_element(object, index, apart, &when);
-        if (edge == 0) mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
+        if (edge == 0)
+            mark_site_faulty(site, detail, "remote-access", weft_construct.what == OWNED ? "sequential" : NULL);
         else if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
         else if (edge == 1) mark_site_faulty(site, detail, "stale-halo-read", "never");
         else set_judging_mode(site, EDGE, when < now.base ? when : now.base);
@@ -390,7 +405,7 @@ static void open_scattered_site(struct site *site, struct detail *detail, struct
  * owners: decide whether the element is own, in a shadow edge, fetched or remote. */
 static void open_distributed_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                                   size_t size, bool is_write) {
-    struct aspect *v = find_or_add_aspect(object);
+    struct aspect *aspect = find_or_add_aspect(object);
     int64_t at[WEFT_MAX_RANK];
     int axes;
     compute_element_index(object, address, at);
@@ -398,9 +413,9 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
         mark_site_faulty(site, detail, "out-of-bounds", NULL);
         return;
     }
-    if (!v) {
+    if (!aspect) {
         set_site_interval(site, object->low, object->high);
-        bool shared = here.what == LOOP && !here.on;
+        bool shared = weft_construct.what == LOOP && !weft_construct.on;
         set_judging_mode(site, shared ? SHARED : OWN, now.base);
         if (shared && is_read_only_so_far(object->low, is_write)) {
             site->track = 0;
@@ -410,46 +425,47 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
         return;
     }
     const struct widths nothing = {{0}, {0}};
-    if (is_distributed_by_table(object->root) || is_distributed_by_table(here.on)) {
+    if (is_distributed_by_table(object->root) || is_distributed_by_table(weft_construct.on)) {
         open_scattered_site(site, detail, object, address, at, size, is_write);
         return;
     }
     if (is_distributed_otherwise(object)) {
         set_site_interval(site, address, address + size);
         if (has_grid() && is_on_iteration_processor(object, at))
-            set_judging_mode(site, here.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
+            set_judging_mode(site, weft_construct.flags & WEFT_UNORDERED ? SHARED : OWN, now.base);
         else if (!open_fetched_site(site, detail, object, address, at, size, is_write))
-            mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : "otherwise");
+            mark_site_faulty(site, detail, "remote-access", weft_construct.what == OWNED ? "sequential" : "otherwise");
         site->closed = true;
         return;
     }
-    if (has_grid()) cover_block_elements(site, v, address, at);
-    else cover_elements_alike_for_all(site, v, address, size);
-    int far = classify_element_distance(v, at, &nothing, detail->delta, &axes);
+    if (has_grid()) cover_block_elements(site, aspect, address, at);
+    else cover_elements_alike_for_all(site, aspect, address, size);
+    int far = classify_element_distance(aspect, at, &nothing, detail->delta, &axes);
     bool elsewhere = is_fixed_on_other_processor(object) || is_iteration_on_many_owners(object);
     detail->has_delta = true;
     detail->steady = has_grid() || !has_fixed_coordinate(object);
     site->closed |= !detail->steady; /* which iterations are there changes with each */
     if (far == 0 && !elsewhere) {
-        set_judging_mode(site, v->across ? ACROSS : OWN, v->across ? SPLIT - 1 : now.base);
-        if (here.flags & WEFT_UNORDERED) set_judging_mode(site, SHARED, now.base);
+        set_judging_mode(site, aspect->across ? ACROSS : OWN, aspect->across ? SPLIT - 1 : now.base);
+        if (weft_construct.flags & WEFT_UNORDERED) set_judging_mode(site, SHARED, now.base);
         return;
     }
-    if (v->across && !elsewhere && classify_element_distance(v, at, &v->over, detail->delta, &axes) == 1) {
+    if (aspect->across && !elsewhere &&
+        classify_element_distance(aspect, at, &aspect->over, detail->delta, &axes) == 1) {
         set_judging_mode(site, ACROSS, SPLIT - 1);
         if (is_write) mark_site_faulty(site, detail, "halo-write", NULL);
         return;
     }
-    for (int i = 0; i < here.computed_count && is_write; i++)
-        if (here.computed[i].object->root == object->root &&
-            classify_element_distance(v, at, &object->shadow, detail->delta, &axes) == 1) {
+    for (int i = 0; i < weft_construct.computed_count && is_write; i++)
+        if (weft_construct.computed[i].object->root == object->root &&
+            classify_element_distance(aspect, at, &object->shadow, detail->delta, &axes) == 1) {
             set_judging_mode(site, OWN, now.base);
             return;
         }
     if (open_fetched_site(site, detail, object, address, at, size, is_write)) return;
-    far = elsewhere ? 2 : classify_element_distance(v, at, &object->shadow, detail->delta, &axes);
-    if (far == 1) judge_edge_access(site, detail, v, is_write, detail->delta, axes);
-    else mark_site_faulty(site, detail, "remote-access", here.what == OWNED ? "sequential" : NULL);
+    far = elsewhere ? 2 : classify_element_distance(aspect, at, &object->shadow, detail->delta, &axes);
+    if (far == 1) judge_edge_access(site, detail, aspect, is_write, detail->delta, axes);
+    else mark_site_faulty(site, detail, "remote-access", weft_construct.what == OWNED ? "sequential" : NULL);
 }
 
 /* Open a site (what one place in the code may access) for an undistributed array that an ACROSS clause names and whose
@@ -457,10 +473,10 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
 static bool open_across_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                              size_t size) {
     int i = 0;
-    while (i < here.across_count && here.across[i].object != object) i++;
-    if (i == here.across_count) return false;
-    struct aspect *v = find_or_add_aspect(object);
-    if (!v) {
+    while (i < weft_construct.across_count && weft_construct.across[i].object != object) i++;
+    if (i == weft_construct.across_count) return false;
+    struct aspect *aspect = find_or_add_aspect(object);
+    if (!aspect) {
         set_site_interval(site, object->low, object->high);
         set_judging_mode(site, ACROSS, SPLIT - 1);
         return true;
@@ -468,8 +484,8 @@ static bool open_across_site(struct site *site, struct detail *detail, struct ob
     int64_t at[WEFT_MAX_RANK];
     int axes;
     compute_element_index(object, address, at);
-    const struct widths *over = &here.across[i].widths;
-    bool covered = classify_element_distance(v, at, over, detail->delta, &axes) == 0;
+    const struct widths *over = &weft_construct.across[i].widths;
+    bool covered = classify_element_distance(aspect, at, over, detail->delta, &axes) == 0;
     /* A dependence is covered where it is in one of the declared dimensions: the loop runs in order along it. */
     for (int k = 0; k < object->rank; k++) {
         int64_t most = over->low[k] > over->high[k] ? over->low[k] : over->high[k];
@@ -477,7 +493,7 @@ static bool open_across_site(struct site *site, struct detail *detail, struct ob
     }
     detail->has_delta = true;
     if (!covered) return false;
-    cover_elements_alike_for_all(site, v, address, size);
+    cover_elements_alike_for_all(site, aspect, address, size);
     set_judging_mode(site, ACROSS, SPLIT - 1);
     return true;
 }
@@ -487,17 +503,17 @@ static bool open_across_site(struct site *site, struct detail *detail, struct ob
 static void open_consistent_site(struct site *site, struct detail *detail, struct object *object, uintptr_t address,
                                  size_t size, bool is_write) {
     const struct widths nothing = {{0}, {0}};
-    struct aspect *v = find_or_add_aspect(object);
+    struct aspect *aspect = find_or_add_aspect(object);
     int64_t at[WEFT_MAX_RANK];
     int axes;
     set_site_interval(site, object->low, object->high);
     compute_element_index(object, address, at);
-    if (is_write && v && classify_element_distance(v, at, &nothing, detail->delta, &axes) != 0) {
+    if (is_write && aspect && classify_element_distance(aspect, at, &nothing, detail->delta, &axes) != 0) {
         detail->has_delta = true;
         mark_site_faulty(site, detail, "shared-write", "consistent");
         return;
     }
-    if (is_write && v) cover_elements_alike_for_all(site, v, address, size);
+    if (is_write && aspect) cover_elements_alike_for_all(site, aspect, address, size);
     set_judging_mode(site, SHARED, now.base);
 }
 
@@ -506,45 +522,48 @@ static void open_consistent_site(struct site *site, struct detail *detail, struc
 static void open_site_in_construct(struct site *site, struct detail *detail, uintptr_t address, size_t size,
                                    bool is_write) {
     struct private *which;
-    struct reduction *r;
-    struct object *o = site->object;
-    if (find_variable_at(here.indices, here.index_count, address, &which)) {
+    struct reduction *reduction;
+    struct object *object = site->object;
+    if (find_variable_at(weft_construct.indices, weft_construct.index_count, address, &which)) {
         set_site_interval(site, which->low, which->high);
         set_judging_mode(site, FREE, 0);
-    } else if (find_variable_at(here.privates, here.private_count, address, &which)) {
+    } else if (find_variable_at(weft_construct.privates, weft_construct.private_count, address, &which)) {
         set_site_interval(site, which->low, which->high);
         set_judging_mode(site, PRIVATE, 0);
-    } else if ((r = find_reduction_at(address))) {
-        bool location = address - r->low >= r->high - r->low;
-        set_site_interval(site, location ? (uintptr_t)r->location : r->low,
-                          location ? (uintptr_t)r->location + r->location_bytes : r->high);
+    } else if ((reduction = find_reduction_at(address))) {
+        bool location = address - reduction->low >= reduction->high - reduction->low;
+        set_site_interval(site, location ? (uintptr_t)reduction->location : reduction->low,
+                          location ? (uintptr_t)reduction->location + reduction->location_bytes : reduction->high);
         set_judging_mode(site, FREE, 0);
-        if (!is_write) r->reader = site->place;
-    } else if (is_on_stack(address) && (address < here.frame || !o)) { /* of what iterations call, or of the compiler */
+        if (!is_write) reduction->reader = site->place;
+    } else if (is_on_stack(address) &&
+               (address < weft_construct.frame || !object)) { /* of what iterations call, or of the compiler */
         uintptr_t low, high;
         find_object_or_gap(address, &low, &high);
-        uintptr_t frame = address < here.frame ? (uintptr_t)__builtin_frame_address(0) : here.frame;
-        set_site_interval(site, low > frame ? low : frame,
-                          address < here.frame && !o && here.frame < high ? here.frame : high);
+        uintptr_t frame = address < weft_construct.frame ? (uintptr_t)__builtin_frame_address(0) : weft_construct.frame;
+        set_site_interval(
+            site, low > frame ? low : frame,
+            address < weft_construct.frame && !object && weft_construct.frame < high ? weft_construct.frame : high);
         set_judging_mode(site, FREE, 0);
-    } else if (o && o->distributed && o->tasks && weft_task.in_task && o->tasks == weft_task.tasks &&
-               o->task != weft_task.task) {
+    } else if (object && object->distributed && object->tasks && weft_task.in_task &&
+               object->tasks == weft_task.tasks && object->task != weft_task.task) {
         mark_site_faulty(site, detail, "remote-access", "task");
-    } else if (o && o->distributed) {
-        open_distributed_site(site, detail, o, address, size, is_write);
-    } else if (o && here.what == LOOP && is_in_consistent_clause(o)) {
-        open_consistent_site(site, detail, o, address, size, is_write);
-    } else if (o && o->array && here.what == LOOP && open_across_site(site, detail, o, address, size)) {
+    } else if (object && object->distributed) {
+        open_distributed_site(site, detail, object, address, size, is_write);
+    } else if (object && weft_construct.what == LOOP && is_in_consistent_clause(object)) {
+        open_consistent_site(site, detail, object, address, size, is_write);
+    } else if (object && object->array && weft_construct.what == LOOP &&
+               open_across_site(site, detail, object, address, size)) {
         return;
     } else {
-        set_site_interval(site, o ? o->low : address, o ? o->high : address + size);
-        if (here.what == OWNED) {
+        set_site_interval(site, object ? object->low : address, object ? object->high : address + size);
+        if (weft_construct.what == OWNED) {
             set_judging_mode(site, HOST, now.cur);
             return;
         }
-        bool shared = here.what == LOOP && (!here.on || here.flags & WEFT_UNORDERED);
+        bool shared = weft_construct.what == LOOP && (!weft_construct.on || weft_construct.flags & WEFT_UNORDERED);
         set_judging_mode(site, shared ? SHARED : REPLICATED, now.base);
-        if (shared && is_read_only_so_far(o ? o->low : address, is_write)) {
+        if (shared && is_read_only_so_far(object ? object->low : address, is_write)) {
             site->track = 0;
             site->least = 0;
             site->limit = now.base;
@@ -590,10 +609,11 @@ static void note_host_or_device_use(struct site *site, struct object *object, bo
 static bool is_named_remote(const struct object *object, uintptr_t address) {
     int64_t at[WEFT_MAX_RANK];
     compute_element_index(object, address, at);
-    for (int i = 0; i < here.remote_count; i++) {
-        bool all = here.remotes[i].object == object;
-        for (int k = 0; all && k < here.remotes[i].rank; k++)
-            all = here.remotes[i].terms[k].axis == WEFT_ALL || here.remotes[i].terms[k].offset == at[k];
+    for (int i = 0; i < weft_construct.remote_count; i++) {
+        bool all = weft_construct.remotes[i].object == object;
+        for (int k = 0; all && k < weft_construct.remotes[i].rank; k++)
+            all = weft_construct.remotes[i].terms[k].axis == WEFT_ALL ||
+                  weft_construct.remotes[i].terms[k].offset == at[k];
         if (all) return true;
     }
     return false;
@@ -602,23 +622,25 @@ static bool is_named_remote(const struct object *object, uintptr_t address) {
 /* Open the site (what one place in the code may access) of an access in sequential code: remote elements of distributed
  * arrays need a REMOTE_ACCESS directive. */
 static void open_site_in_sequential_code(struct site *site, struct detail *detail, uintptr_t address, bool is_write) {
-    struct object *o = site->object;
-    if (o) {
-        set_site_interval(site, o->low, o->high);
+    struct object *object = site->object;
+    if (object) {
+        set_site_interval(site, object->low, object->high);
     } else {
         uintptr_t low, high;
         find_object_or_gap(address, &low, &high);
         set_site_interval(site, low, high);
     }
     set_judging_mode(site, HOST, now.cur);
-    if ((here.what == TASKS || weft_task.in_task) && !o && is_on_stack(address)) { /* of the compiler, between tasks */
+    if ((weft_construct.what == TASKS || weft_task.in_task) && !object &&
+        is_on_stack(address)) { /* of the compiler, between tasks */
         set_judging_mode(site, FREE, 0);
         return;
     }
-    if (!o || !o->distributed || here.what == TASKS || weft_io || is_on_every_processor(o)) return;
-    detail->steady = here.remote_count == 0;
-    bool remote = here.remote_count && is_named_remote(o, address);
-    if (here.remote_count) site->closed = true;
+    if (!object || !object->distributed || weft_construct.what == TASKS || weft_io || is_on_every_processor(object))
+        return;
+    detail->steady = weft_construct.remote_count == 0;
+    bool remote = weft_construct.remote_count && is_named_remote(object, address);
+    if (weft_construct.remote_count) site->closed = true;
     if (remote && is_write) mark_site_faulty(site, detail, "remote-access", "buffer-write");
     else if (weft_sequential_checked && !remote && !is_write)
         mark_site_faulty(site, detail, "remote-access", "sequential");
@@ -633,13 +655,14 @@ bool move_site_to_access(struct site *site, uintptr_t address, size_t size) {
     if ((intptr_t)from < 0) from += site->total;
     uintptr_t over = from % site->period;
     if (from >= site->total || over + size > site->length) return false;
-    const struct object *o = site->object;
+    const struct object *object = site->object;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
-    compute_element_index(o, *site->home + site->low, before);
-    compute_element_index(o, address - over, after);
+    compute_element_index(object, *site->home + site->low, before);
+    compute_element_index(object, address - over, after);
     int moved = 0; /* only the one free dimension may have changed */
-    for (int k = 0; k < o->rank; k++) moved += before[k] != after[k] && (uintptr_t)o->stride[k] != site->period;
-    if (moved || is_outside_bounds(o, after)) return false;
+    for (int k = 0; k < object->rank; k++)
+        moved += before[k] != after[k] && (uintptr_t)object->stride[k] != site->period;
+    if (moved || is_outside_bounds(object, after)) return false;
     site->low = address - over - *site->home;
     site->changed = ++weft_sites_changed;
     return true;
@@ -659,8 +682,9 @@ void open_site_for_access(struct site *site, struct detail *site_verdict, uintpt
     else if (site->object && !site->object->array && site->object->data == 0) /* a long block without a name */
         block_set_plain_shape(site->object, size);
     site->home = &weft_nowhere;
-    if (here.what != SEQUENTIAL) count_examined_place(pc);
-    if (here.started || here.what == OWNED) open_site_in_construct(site, site_verdict, address, size, is_write);
+    if (weft_construct.what != SEQUENTIAL) count_examined_place(pc);
+    if (weft_construct.started || weft_construct.what == OWNED)
+        open_site_in_construct(site, site_verdict, address, size, is_write);
     else open_site_in_sequential_code(site, site_verdict, address, is_write);
     note_host_or_device_use(site, site->object, is_write);
     uintptr_t length = site->length;
@@ -680,6 +704,6 @@ void open_site_for_access(struct site *site, struct detail *site_verdict, uintpt
         site->key = pc;
         site->changed = ++weft_sites_changed;
         add_open_site(site);
-        if (here.what == OWNED && site->mode != HOST) note_site_in_called_function(site);
+        if (weft_construct.what == OWNED && site->mode != HOST) note_site_in_called_function(site);
     }
 }

@@ -52,13 +52,13 @@ void weft_check_type(int variable_id, int type) {
 
 /* Keep a loop's line number, file, name and index names, from a line of words with tabs between. */
 static void parse_loop_line(int construct_id, char *text) {
-    struct loop *l = calloc(1, sizeof *l);
-    if (!l) return;
-    l->line = (int)strtol(strsep(&text, "\t"), NULL, 10);
-    l->file = text ? strdup(strsep(&text, "\t")) : NULL;
-    l->name = text ? strdup(strsep(&text, "\t")) : NULL;
-    for (int k = 0; text && k < WEFT_MAX_RANK; k++) l->indices[k] = strdup(strsep(&text, "\t"));
-    if (l->file && l->name) loops[construct_id] = l;
+    struct loop *loop = calloc(1, sizeof *loop);
+    if (!loop) return;
+    loop->line = (int)strtol(strsep(&text, "\t"), NULL, 10);
+    loop->file = text ? strdup(strsep(&text, "\t")) : NULL;
+    loop->name = text ? strdup(strsep(&text, "\t")) : NULL;
+    for (int k = 0; text && k < WEFT_MAX_RANK; k++) loop->indices[k] = strdup(strsep(&text, "\t"));
+    if (loop->file && loop->name) loops[construct_id] = loop;
 }
 
 /* Read the names of variables and loops from the file `names`. Return false if it cannot be opened. */
@@ -102,7 +102,9 @@ static const char *name_of(int variable_id) {
 static int type_of(const struct object *object) {
     return object->data > 0 && object->data < MOST_IDS ? types[object->data] : 0;
 }
-static const struct loop *this_loop(void) { return here.id > 0 && here.id < MOST_IDS ? loops[here.id] : NULL; }
+static const struct loop *this_loop(void) {
+    return weft_construct.id > 0 && weft_construct.id < MOST_IDS ? loops[weft_construct.id] : NULL;
+}
 
 /* --- the libraries --- */
 
@@ -182,65 +184,67 @@ static bool describe_array_part(struct weft_array *description, const struct obj
 /* Keep the values of a part of an array behind the running loop for one processor: `count` elements in each dimension
  * from the index `low` (from 0) on. */
 void trace_array_part(int processor, const struct object *object, const int64_t low[], const int64_t count[]) {
-    const struct loop *l = this_loop();
+    const struct loop *loop = this_loop();
     struct weft_array array;
     char name[TEXT];
     const char *data = (const char *)object->low;
     for (int k = 0; k < object->rank; k++) data += low[k] * object->stride[k];
-    if (!l || !describe_array_part(&array, object, data, low, count)) return;
+    if (!loop || !describe_array_part(&array, object, data, low, count)) return;
     snprintf(name, sizeof name, "%s behind the loop", name_of(object->data));
-    struct weft_entries *to = kept[processor];
-    to->probe(to->place(WEFT_IS_PROBE, name, l->file, (uint32_t)l->line, ""), &array);
+    struct weft_entries *values = kept[processor];
+    values->probe(values->place(WEFT_IS_PROBE, name, loop->file, (uint32_t)loop->line, ""), &array);
 }
 
 /* Keep a reduction's result for one processor; `magnitude` and `terms`: sum of magnitudes and number of its terms,
  * which bound rounding errors. */
 void trace_reduction(int processor, const struct reduction *reduction, double magnitude, int64_t terms) {
-    const struct loop *l = this_loop();
+    const struct loop *loop = this_loop();
     struct weft_array array = {.data = (const void *)reduction->low, .scale = magnitude, .terms = (uint32_t)terms};
-    if (!l || !name_of(reduction->data) || !set_number_type(&array, reduction->type)) return;
+    if (!loop || !name_of(reduction->data) || !set_number_type(&array, reduction->type)) return;
     if (reduction->count > 1) {
         array.dims = 1;
         array.shape[0] = reduction->count;
         array.stride[0] = array.size;
     }
-    struct weft_entries *to = kept[processor];
-    to->probe(to->place(WEFT_IS_PROBE, name_of(reduction->data), l->file, (uint32_t)l->line, ""), &array);
+    struct weft_entries *values = kept[processor];
+    values->probe(values->place(WEFT_IS_PROBE, name_of(reduction->data), loop->file, (uint32_t)loop->line, ""), &array);
 }
 
 /* --- loops and what happens in them --- */
 
 /* Tell the values' library of each processor that the running loop begins, with the number of its instance. */
 void trace_loop_begins(int processors) {
-    const struct loop *l = this_loop();
-    for (int p = 0; l && p < processors; p++) {
+    const struct loop *loop = this_loop();
+    for (int p = 0; loop && p < processors; p++) {
         entered[p] = false;
-        kept[p]->nest(kept[p]->place(WEFT_IS_LOOP, l->name, l->file, (uint32_t)l->line, ""), here.instance);
+        kept[p]->nest(kept[p]->place(WEFT_IS_LOOP, loop->name, loop->file, (uint32_t)loop->line, ""),
+                      weft_construct.instance);
     }
 }
 
 /* Tell the values' library of each processor that the loop's iterations are over: what comes now stands behind them. */
 void trace_iterations_end(int processors) {
-    const struct loop *l = this_loop();
-    for (int p = 0; l && l->indices[0] && p < processors; p++)
-        kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->indices[0], l->file, (uint32_t)l->line, ""));
+    const struct loop *loop = this_loop();
+    for (int p = 0; loop && loop->indices[0] && p < processors; p++)
+        kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, loop->indices[0], loop->file, (uint32_t)loop->line, ""));
 }
 
 /* Tell the values' library of each processor that the loop has ended. */
 void trace_loop_ends(int processors) {
-    const struct loop *l = this_loop();
-    for (int p = 0; l && p < processors; p++)
-        kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->name, l->file, (uint32_t)l->line, ""));
+    const struct loop *loop = this_loop();
+    for (int p = 0; loop && p < processors; p++)
+        kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, loop->name, loop->file, (uint32_t)loop->line, ""));
 }
 
 /* Tell a processor's values' library that it begins an iteration: only the indices that changed. */
 static void trace_iteration(int processor, const struct turn_event_record *event, const struct loop *loop) {
-    struct weft_entries *to = kept[processor];
+    struct weft_entries *values = kept[processor];
     bool changed = !entered[processor];
     for (uint32_t k = 0; k < event->n; k++) {
         changed |= last[processor][k] != event->index[k] || k + 1 == event->n;
         if (!changed || !loop->indices[k]) continue;
-        to->enter(to->place(WEFT_IS_LOOP, loop->indices[k], loop->file, (uint32_t)loop->line, ""), event->index[k]);
+        values->enter(values->place(WEFT_IS_LOOP, loop->indices[k], loop->file, (uint32_t)loop->line, ""),
+                      event->index[k]);
         last[processor][k] = event->index[k];
     }
     entered[processor] = true;
@@ -276,28 +280,28 @@ static uint32_t find_place_number(int processor, const struct turn_event_record 
 /* Keep the value that an access read or wrote, with the element's index. */
 static void trace_access(int processor, const struct turn_event_record *event, const struct loop *loop) {
     static const int64_t one[WEFT_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-    const struct object *o = find_object_at(event->at);
+    const struct object *object = find_object_at(event->at);
     struct weft_array array;
     int64_t index[WEFT_MAX_RANK];
-    if (!o || !name_of(o->data)) return;
-    compute_element_index(o, event->at, index);
-    for (int k = 0; k < o->rank; k++) index[k] -= o->lower[k];
-    if (!describe_array_part(&array, o, event->bytes, index, one)) return;
+    if (!object || !name_of(object->data)) return;
+    compute_element_index(object, event->at, index);
+    for (int k = 0; k < object->rank; k++) index[k] -= object->lower[k];
+    if (!describe_array_part(&array, object, event->bytes, index, one)) return;
     array.order |= event->what == TURN_READ ? WEFT_READ : WEFT_WRITTEN;
-    kept[processor]->probe(find_place_number(processor, event, o, loop), &array);
+    kept[processor]->probe(find_place_number(processor, event, object, loop), &array);
 }
 
 /* Keep what a processor did in the running loop: an iteration that it began, or an access. */
 void trace_event(int processor, const struct turn_event_record *event) {
-    const struct loop *l = this_loop();
-    if (!l) return;
-    if (event->what == TURN_ITERATION) trace_iteration(processor, event, l);
-    else trace_access(processor, event, l);
+    const struct loop *loop = this_loop();
+    if (!loop) return;
+    if (event->what == TURN_ITERATION) trace_iteration(processor, event, loop);
+    else trace_access(processor, event, loop);
 }
 
 /* Say on stderr that a processor did not come to the loop's end; `signal`: what ended it, 0 if it exited. */
 void trace_report_death(int processor, int signal) {
-    const struct loop *l = this_loop();
-    fprintf(stderr, "weft: processor %d did not come to the end of %s%s%s\n", processor, l ? l->name : "a loop",
+    const struct loop *loop = this_loop();
+    fprintf(stderr, "weft: processor %d did not come to the end of %s%s%s\n", processor, loop ? loop->name : "a loop",
             signal ? ": it was ended by " : "", signal ? strsignal(signal) : "");
 }

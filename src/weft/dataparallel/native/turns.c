@@ -166,9 +166,9 @@ static void send_event(const struct turn_event_record *event) {
 
 /* Send an access as an event, with the value that memory holds now. */
 static void send_access(uint32_t kind, uintptr_t address, uint32_t size, uintptr_t pc) {
-    struct turn_event_record e = {.what = kind, .n = size, .place = pc, .at = address};
-    memcpy(e.bytes, (void *)address, size);
-    send_event(&e);
+    struct turn_event_record event = {.what = kind, .n = size, .place = pc, .at = address};
+    memcpy(event.bytes, (void *)address, size);
+    send_event(&event);
 }
 
 /* Send the iteration's writes with the values that they left, now that it has ended: hooks come before the store. */
@@ -187,9 +187,9 @@ static void end_traced_iteration(void) {
     if (!open) return;
     open = false;
     send_pending_accesses();
-    for (int i = 0; i < here.reduction_count; i++) {
-        if (!is_floating_sum(&here.reductions[i])) continue;
-        double added = reduction_value(&here.reductions[i]) - sums[i].last;
+    for (int i = 0; i < weft_construct.reduction_count; i++) {
+        if (!is_floating_sum(&weft_construct.reductions[i])) continue;
+        double added = reduction_value(&weft_construct.reductions[i]) - sums[i].last;
         sums[i].magnitude += added < 0 ? -added : added;
         sums[i].terms++;
     }
@@ -218,11 +218,12 @@ bool enter_traced_iteration(int dimension_count, const int64_t index[]) {
     if (finding) note_loop_directions(dimension_count, index);
     if (finding || (turning && (whose ? whose() % processors != me : !is_own_iteration(index)))) return true;
     open = true;
-    for (int i = 0; i < here.reduction_count; i++)
-        if (is_floating_sum(&here.reductions[i])) sums[i].last = reduction_value(&here.reductions[i]);
-    struct turn_event_record e = {.what = TURN_ITERATION, .n = (uint32_t)dimension_count};
-    memcpy(e.index, index, sizeof *index * (size_t)dimension_count);
-    send_event(&e);
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        if (is_floating_sum(&weft_construct.reductions[i]))
+            sums[i].last = reduction_value(&weft_construct.reductions[i]);
+    struct turn_event_record event = {.what = TURN_ITERATION, .n = (uint32_t)dimension_count};
+    memcpy(event.index, index, sizeof *index * (size_t)dimension_count);
+    send_event(&event);
     return false;
 }
 
@@ -241,35 +242,36 @@ static bool is_in_reduction(const struct reduction *reduction, uintptr_t address
 /* Return whether an address belongs to a private or reduction variable or a loop index: these are not traced. */
 static bool is_untraced_variable(uintptr_t address) {
     struct private *which;
-    for (int i = 0; i < here.reduction_count; i++)
-        if (is_in_reduction(&here.reductions[i], address)) return true;
-    return find_variable_at(here.privates, here.private_count, address, &which) ||
-           find_variable_at(here.indices, here.index_count, address, &which);
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        if (is_in_reduction(&weft_construct.reductions[i], address)) return true;
+    return find_variable_at(weft_construct.privates, weft_construct.private_count, address, &which) ||
+           find_variable_at(weft_construct.indices, weft_construct.index_count, address, &which);
 }
 
 /* Trace an access in a loop, element by element, if such accesses are wanted. Writes are sent when the iteration has
  * ended. */
 void trace_program_access(uintptr_t address, size_t size, bool is_write, uintptr_t pc) {
     if (!running || finding) return;
-    struct object *o = find_object_at(address);
-    if (!o || !o->element) return;
-    bool wanted = whose ? o->array : is_distributed_in_memory(o);
-    if (is_write && wanted) note_written_array(o);
+    struct object *object = find_object_at(address);
+    if (!object || !object->element) return;
+    bool wanted = whose ? object->array : is_distributed_in_memory(object);
+    if (is_write && wanted) note_written_array(object);
     if (is_write && whose && turning && open) note_shared_store(address, size);
     if (!open || weft_access_level < (is_write ? 1 : 2) || (is_write && !wanted) || is_untraced_variable(address))
         return;
-    for (uintptr_t end = address + size; address < end; address += o->element) {
-        uintptr_t at = address - (address - o->low) % o->element;
-        if (o->element > sizeof((struct turn_event_record *)0)->bytes || at + o->element > o->high) return;
+    for (uintptr_t end = address + size; address < end; address += object->element) {
+        uintptr_t at = address - (address - object->low) % object->element;
+        if (object->element > sizeof((struct turn_event_record *)0)->bytes || at + object->element > object->high)
+            return;
         if (!is_write) {
-            send_access(TURN_READ, at, (uint32_t)o->element, pc);
+            send_access(TURN_READ, at, (uint32_t)object->element, pc);
             continue;
         }
         if (pending_count && pending[pending_count - 1].at == at) continue;
         if (pending_count == PENDING) send_pending_accesses();
         pending[pending_count].at = at;
         pending[pending_count].place = pc;
-        pending[pending_count++].size = (uint32_t)o->element;
+        pending[pending_count++].size = (uint32_t)object->element;
     }
 }
 
@@ -309,7 +311,7 @@ static void wait_for_processor(void) {
  * processor that way. Return true in the copy. */
 static bool find_loop_directions(void) {
     memset(direction, 0, sizeof direction);
-    if (here.across_count) {
+    if (weft_construct.across_count) {
         if (fork_processor(true)) return true;
         if (!read_from_pipe(direction, sizeof direction)) memset(direction, 0, sizeof direction);
         wait_for_processor();
@@ -323,10 +325,10 @@ static bool processor_comes_before(int first_processor, int second_processor) {
     int one[WEFT_MAX_RANK], two[WEFT_MAX_RANK], sign[WEFT_MAX_RANK], axes = find_grid_coordinates(first_processor, one);
     find_grid_coordinates(second_processor, two);
     for (int k = 0; k < axes; k++) sign[k] = 1;
-    for (int d = 0; d < here.on->rank; d++) {
-        const struct term *t = &here.at[d];
-        if (find_grid_axis(here.on, d) >= 0 && t->axis >= 0)
-            sign[find_grid_axis(here.on, d)] = direction[t->axis] * (t->coefficient < 0 ? -1 : 1);
+    for (int d = 0; d < weft_construct.on->rank; d++) {
+        const struct term *on_term = &weft_construct.at[d];
+        if (find_grid_axis(weft_construct.on, d) >= 0 && on_term->axis >= 0)
+            sign[find_grid_axis(weft_construct.on, d)] = direction[on_term->axis] * (on_term->coefficient < 0 ? -1 : 1);
     }
     for (int k = 0; k < axes; k++)
         if (one[k] != two[k]) return (one[k] < two[k]) == (sign[k] > 0);
@@ -392,7 +394,7 @@ static void send_own_elements(void) {
         visit_runs_of_elements(written[i], find_share(written[i], me), true, send_run, NULL);
     copy_reductions_to(part);
     write_to_pipe(part, bytes);
-    write_to_pipe(sums, sizeof *sums * (size_t)here.reduction_count);
+    write_to_pipe(sums, sizeof *sums * (size_t)weft_construct.reduction_count);
     _exit(0);
 }
 
@@ -407,7 +409,7 @@ static bool receive_own_elements(void) {
         visit_runs_of_elements(of[i], find_share(of[i], me), true, receive_run, &good);
     }
     good = good && read_from_pipe(parts[me], count_reduction_bytes());
-    for (int i = 0; good && i < here.reduction_count; i++) {
+    for (int i = 0; good && i < weft_construct.reduction_count; i++) {
         double magnitude = sums[i].magnitude;
         int64_t terms = sums[i].terms;
         good = read_from_pipe(&sums[i], sizeof *sums);
@@ -419,13 +421,13 @@ static bool receive_own_elements(void) {
 
 /* Receive all events of a forked processor, then what it leaves in memory. */
 static void receive_results_of_turn(void) {
-    struct turn_event_record e;
-    while (read_from_pipe(&e, sizeof e)) {
-        if (e.what == TURN_ENDS) {
+    struct turn_event_record event;
+    while (read_from_pipe(&event, sizeof event)) {
+        if (event.what == TURN_ENDS) {
             whose ? receive_shared_memory() : (void)receive_own_elements();
             return;
         }
-        trace_event(me, &e);
+        trace_event(me, &event);
     }
 }
 
@@ -474,7 +476,7 @@ void start_traced_loop(void) {
     open = false;
     pending_count = written_count = 0;
     memset(sums, 0, sizeof sums);
-    turning = directed && (here.on || whose) && here.what == LOOP;
+    turning = directed && (weft_construct.on || whose) && weft_construct.what == LOOP;
     me = 0;
     trace_loop_begins(turning ? processors : 1);
     if (!turning) return;
@@ -505,11 +507,11 @@ static void combine_reductions_of_processors(void) {
 static void trace_written_array(struct object *object) {
     int64_t low[WEFT_MAX_RANK], count[WEFT_MAX_RANK];
     for (int p = 0; p < (turning && !whose ? processors : 1); p++) {
-        const struct share *s = turning && !whose ? find_share(object, p) : NULL;
-        if (s && (!s->any || !s->box)) continue;
+        const struct share *share = turning && !whose ? find_share(object, p) : NULL;
+        if (share && (!share->any || !share->box)) continue;
         for (int k = 0; k < object->rank; k++) {
-            low[k] = s ? s->first[k] : 0;
-            count[k] = s ? s->last[k] - s->first[k] + 1 : object->extent[k];
+            low[k] = share ? share->first[k] : 0;
+            count[k] = share ? share->last[k] - share->first[k] + 1 : object->extent[k];
         }
         trace_array_part(p, object, low, count);
     }
@@ -535,8 +537,8 @@ void end_traced_loop(void) {
     }
     slot_count = 0;
     for (int i = 0; i < written_count; i++) trace_written_array(written[i]);
-    for (int i = 0; i < here.reduction_count; i++)
-        trace_reduction(me, &here.reductions[i], sums[i].magnitude, sums[i].terms);
+    for (int i = 0; i < weft_construct.reduction_count; i++)
+        trace_reduction(me, &weft_construct.reductions[i], sums[i].magnitude, sums[i].terms);
     trace_loop_ends(turning ? processors : 1);
     running = turning = false;
 }

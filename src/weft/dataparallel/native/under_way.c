@@ -71,7 +71,7 @@ static struct part *allocate_part(void) {
     return &parts[weft_parts_under_way];
 }
 
-/* Handle ASYNCHRONOUS: copies of a group begin. Reports a group that has not been waited for. */
+/* Handle DVM's ASYNCHRONOUS: copies of a group begin. Reports a group that has not been waited for. */
 void weft_check_copy_start(int construct_id, int group_id) {
     if (now.off) return;
     advance_time();
@@ -87,33 +87,33 @@ void weft_check_copy_start(int construct_id, int group_id) {
 void weft_check_copy_part(int construct_id, int group_id, int written, const void *base, size_t element,
                           int dimension_count, const int64_t count[], const int64_t stride[]) {
     if (now.off || !base || dimension_count > WEFT_MAX_RANK) return;
-    struct part *p = allocate_part();
-    *p = (struct part){.group = group_id,
-                       .construct = construct_id,
-                       .written = written,
-                       .low = (uintptr_t)base,
-                       .element = element,
-                       .rank = dimension_count};
+    struct part *part = allocate_part();
+    *part = (struct part){.group = group_id,
+                          .construct = construct_id,
+                          .written = written,
+                          .low = (uintptr_t)base,
+                          .element = element,
+                          .rank = dimension_count};
     uintptr_t across = element;
     for (int d = 0; d < dimension_count; d++) {
         if (count[d] < 1) return; /* nothing is copied */
         int64_t width = stride[d] < 0 ? -stride[d] : stride[d];
-        if (stride[d] < 0) p->low -= (uintptr_t)(width * (count[d] - 1));
+        if (stride[d] < 0) part->low -= (uintptr_t)(width * (count[d] - 1));
         across += (uintptr_t)(width * (count[d] - 1));
         int at = d;
-        for (; at > 0 && p->stride[at - 1] < width; at--) {
-            p->stride[at] = p->stride[at - 1];
-            p->count[at] = p->count[at - 1];
+        for (; at > 0 && part->stride[at - 1] < width; at--) {
+            part->stride[at] = part->stride[at - 1];
+            part->count[at] = part->count[at - 1];
         }
-        p->stride[at] = width;
-        p->count[at] = count[d];
+        part->stride[at] = width;
+        part->count[at] = count[d];
     }
-    p->high = p->low + across;
+    part->high = part->low + across;
     weft_parts_under_way++;
     forget_sites();
 }
 
-/* Handle ASYNCWAIT: the copies of a group have completed. Reports a group that was not started. */
+/* Handle DVM's ASYNCWAIT: the copies of a group have completed. Reports a group that was not started. */
 void weft_check_copy_wait(int construct_id, int group_id) {
     if (now.off) return;
     advance_time();

@@ -22,19 +22,19 @@ static struct copies {
 
 /* Return the saved copies of an array; emptied if its size changed. */
 static struct copies *find_or_add_copies(const struct object *object) {
-    struct copies *c = all;
+    struct copies *copies = all;
     size_t bytes = object->high - object->low;
-    while (c && (c->object != object || c->low != object->low)) c = c->next;
-    if (c && c->bytes == bytes) return c;
-    if (!c) {
-        c = calloc(1, sizeof *c);
-        if (!c) abort();
-        c->next = all;
-        all = c;
+    while (copies && (copies->object != object || copies->low != object->low)) copies = copies->next;
+    if (copies && copies->bytes == bytes) return copies;
+    if (!copies) {
+        copies = calloc(1, sizeof *copies);
+        if (!copies) abort();
+        copies->next = all;
+        all = copies;
     }
-    free(c->renewed), free(c->before), free(c->whole);
-    *c = (struct copies){.object = object, .low = object->low, .bytes = bytes, .next = c->next};
-    return c;
+    free(copies->renewed), free(copies->before), free(copies->whole);
+    *copies = (struct copies){.object = object, .low = object->low, .bytes = bytes, .next = copies->next};
+    return copies;
 }
 
 /* Copy an array's memory to *copy, which is allocated at the first time. */
@@ -50,32 +50,34 @@ void views_renew(struct object *object) {
 
 /* Return how wide the ACROSS clause of the loop makes an array's dependences; NULL if the clause does not name it. */
 static const struct widths *find_across_widths(const struct object *object) {
-    for (int i = 0; i < here.across_count; i++)
-        if (here.across[i].object == object) return &here.across[i].widths;
+    for (int i = 0; i < weft_construct.across_count; i++)
+        if (weft_construct.across[i].object == object) return &weft_construct.across[i].widths;
     return NULL;
 }
 
 /* When a loop begins: save the arrays of its ACROSS clause, since reads ahead of the loop find the values from before
  * it. */
 void save_arrays_before_across_loop(void) {
-    struct object *o;
-    for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
-        if (is_distributed_in_memory(o) && find_across_widths(o)) save_array_copy(&find_or_add_copies(o)->before, o);
+    struct object *object;
+    for (uintptr_t address = 0; (object = find_object_from(address)); address = object->high)
+        if (is_distributed_in_memory(object) && find_across_widths(object))
+            save_array_copy(&find_or_add_copies(object)->before, object);
 }
 
 /* Return whether a REMOTE_ACCESS clause of the loop names an array. */
 static bool is_named_remote(const struct object *object) {
-    for (int i = 0; i < here.remote_count; i++)
-        if (here.remotes[i].object == object) return true;
+    for (int i = 0; i < weft_construct.remote_count; i++)
+        if (weft_construct.remotes[i].object == object) return true;
     return false;
 }
 
 /* Return the loop's direction along a dimension of an array: 1 upward, -1 downward. */
 static int direction_along_dimension(const struct object *object, int dimension, const int direction[]) {
-    for (int d = 0; d < object->root->rank && d < here.on->rank; d++) {
-        const struct term *t = &here.at[d], *m = &object->map[d];
-        if (m->axis == dimension && t->axis >= 0)
-            return (t->coefficient < 0) != (m->coefficient < 0) ? -direction[t->axis] : direction[t->axis];
+    for (int d = 0; d < object->root->rank && d < weft_construct.on->rank; d++) {
+        const struct term *on_term = &weft_construct.at[d], *mapping = &object->map[d];
+        if (mapping->axis == dimension && on_term->axis >= 0)
+            return (on_term->coefficient < 0) != (mapping->coefficient < 0) ? -direction[on_term->axis]
+                                                                            : direction[on_term->axis];
     }
     return 1;
 }
@@ -126,7 +128,7 @@ static void set_visible_value(const struct object *object, const struct copies *
 
 /* Replace all elements of an array that are not a processor's own by what it sees of them. */
 static void install_view_of_array(struct object *object, const struct share *share, const int direction[]) {
-    const struct copies *c = find_or_add_copies(object);
+    const struct copies *copies = find_or_add_copies(object);
     unsigned char *state[WEFT_MAX_RANK];
     for (int k = 0; k < object->rank; k++) state[k] = classify_indices(object, share, k, direction);
     int64_t index[WEFT_MAX_RANK] = {0};
@@ -135,7 +137,7 @@ static void install_view_of_array(struct object *object, const struct share *sha
         int counts[SEEN_FAR + 1] = {0};
         for (int d = 0; d < object->rank; d++) counts[state[d][index[d]]]++;
         if (!share->any) counts[SEEN_FAR] = 1;
-        if (counts[SEEN_OWN] < object->rank || !share->any) set_visible_value(object, c, at, counts);
+        if (counts[SEEN_OWN] < object->rank || !share->any) set_visible_value(object, copies, at, counts);
         for (k = inner; k >= 0 && k < object->rank && ++index[k] == object->extent[k]; k += step) index[k] = 0;
         if (k < 0 || k >= object->rank) break;
     }
@@ -145,25 +147,26 @@ static void install_view_of_array(struct object *object, const struct share *sha
 /* Let memory show what one processor sees: its own elements, renewed edges and fetched elements; all else, and private
  * variables, gets a pattern that means nothing. */
 void show_view_of_processor(int processor, const int direction[]) {
-    struct object *o;
-    for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high) {
-        if (!is_distributed_in_memory(o)) continue;
-        save_array_copy(&find_or_add_copies(o)->whole, o);
-        if (!is_named_remote(o)) install_view_of_array(o, find_share(o, processor), direction);
+    struct object *object;
+    for (uintptr_t address = 0; (object = find_object_from(address)); address = object->high) {
+        if (!is_distributed_in_memory(object)) continue;
+        save_array_copy(&find_or_add_copies(object)->whole, object);
+        if (!is_named_remote(object)) install_view_of_array(object, find_share(object, processor), direction);
     }
-    for (int i = 0; i < here.private_count; i++)
-        fill_with_poison((char *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
+    for (int i = 0; i < weft_construct.private_count; i++)
+        fill_with_poison((char *)weft_construct.privates[i].low,
+                         weft_construct.privates[i].high - weft_construct.privates[i].low);
 }
 
 static void restore_saved_run(void *object_pointer, char *memory, size_t bytes) {
-    const struct object *o = object_pointer;
-    memcpy(memory, find_or_add_copies(o)->whole + (memory - (char *)o->low), bytes);
+    const struct object *object = object_pointer;
+    memcpy(memory, find_or_add_copies(object)->whole + (memory - (char *)object->low), bytes);
 }
 
 /* Undo show_view_of_processor: elements that are not the processor's own get the values of all again. */
 void undo_view_of_processor(int processor) {
-    struct object *o;
-    for (uintptr_t a = 0; (o = find_object_from(a)); a = o->high)
-        if (is_distributed_in_memory(o) && find_or_add_copies(o)->whole)
-            visit_runs_of_elements(o, find_share(o, processor), false, restore_saved_run, o);
+    struct object *object;
+    for (uintptr_t address = 0; (object = find_object_from(address)); address = object->high)
+        if (is_distributed_in_memory(object) && find_or_add_copies(object)->whole)
+            visit_runs_of_elements(object, find_share(object, processor), false, restore_saved_run, object);
 }

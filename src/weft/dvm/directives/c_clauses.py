@@ -22,7 +22,7 @@ class CClauseReader(CPartReader):
     reductions = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc", "minloc")
 
     def has_groups(self) -> bool:
-        """Return those of the old form have."""
+        """Return whether a clause may name a group. Only the old form of C-DVM has groups."""
         return self.old
 
     def read_clauses(self, construct_name: str) -> tuple[syntax.Clause, ...]:

@@ -117,7 +117,7 @@ class FortranClauseReader(FortranPartReader):
         return syntax.Remote(self.cursor.read_list(self.read_reference), group)
 
     def read_indirect(self) -> syntax.Remote:
-        """Read what `indirect_access` has."""
+        """Read the arrays of `indirect_access`, in the form of `remote_access`."""
         found = self.read_remote()
         return syntax.Remote(found.items, found.group, indirect=True)
 

@@ -18,7 +18,7 @@ class SharedPartReader(Reader):
     reductions: ClassVar[tuple[str, ...]]
 
     def has_groups(self) -> bool:
-        """Return whether a clause may name the group that it is of."""
+        """Return whether a clause may begin with the name of a group."""
         return True
 
     def read_bare(self) -> Reference:
@@ -81,8 +81,8 @@ class SharedPartReader(Reader):
         return found
 
     def read_block(self) -> None:
-        """Read what may stand behind `block`."""
+        """Pass arguments after `block`, if the language has some."""
 
     def read_derived(self) -> syntax.Derived:
-        """Read what `derived` has in its brackets."""
+        """Read the contents of the brackets of `derived`."""
         raise NotImplementedError

@@ -55,7 +55,7 @@ class _LibraryErrors:
         self._before = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
 
     def _record_error(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: object) -> int:
-        """Keep the first error that the OTF2 library reports; the library calls this function."""
+        """Store the first error that the OTF2 library reports. The library calls this function."""
         self.first = self.first or _otf2.Error_GetDescription(_otf2.ErrorCode(code)) or f"error {code}"
         return code
 

@@ -65,18 +65,20 @@ class CollectiveCalls:
 
     def block_records(self, block: Block) -> list[Records]:
         """Return OTF2's records for the begin and the end of the collective calls in a block."""
-        place, row = self._blocking.in_block(block)
+        place, row = self._blocking.rows_in_block(block)
         # One that never returned has begun and has no end that could be told.
         ended = ~block.open[place]
         begin = Records(place[ended], BEGUN, Kind.COLLECTIVE_BEGIN)
         end = self._make_end_records(block.run, place[ended], row[ended], Kind.COLLECTIVE_END)
-        place, row = self._posted.in_block(block)
+        place, row = self._posted.rows_in_block(block)
         request = Records(place, BEGUN, Kind.COLLECTIVE_REQUEST, id=self._request_numbers(row))
-        done = self._make_end_records(block.run, *self._done.in_block(block), Kind.COLLECTIVE_COMPLETE)
+        done = self._make_end_records(block.run, *self._done.rows_in_block(block), Kind.COLLECTIVE_COMPLETE)
         return [begin, end, request, done]
 
     def _request_numbers(self, row: Ints) -> Ints:
-        """Return the numbers of requests, distinct from those of messages."""
+        """Return numbers for the requests of collectives that differ from all numbers of messages. `row`: their rows in
+        the match.
+        """
         return row + (1 << 40)
 
     def _make_end_records(self, run: Extent, call_places: Ints, operation_rows: Ints, kind: Kind) -> Records:
@@ -113,7 +115,7 @@ class CollectiveCalls:
                 # In an intercommunicator the root itself says MPI_ROOT, and the rest of its group MPI_PROC_NULL.
                 root[rows] = np.where(block.peer[rows] == ROOT, me, self._find_root_members(block, rows, comms[rows]))
                 at_root = root[rows] == me
-            sent[rows], received[rows] = given.volumes(at_root)
+            sent[rows], received[rows] = given.compute_volumes(at_root)
         return sent, received, root
 
     def _find_sizes_and_members(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
@@ -138,7 +140,7 @@ class CollectiveCalls:
 
 
 class _FunctionVolumes:
-    """Compute the volumes of calls of one function from its arguments."""
+    """Compute the bytes that calls of one function send and receive, from their arguments."""
 
     def __init__(self, call: Block, rows: Ints, function: Function, size: Ints) -> None:
         self.size = size
@@ -166,10 +168,10 @@ class _FunctionVolumes:
         return np.array([size_in_bytes(block.rank.datatype(i)) or 0 for i in known], np.int64)[codes]
 
     def _counted_bytes(self, name: str, unit: Ints) -> Ints:
-        """Return the bytes of a count in the tail, or of a sum of counts."""
+        """Return the bytes of an argument that counts elements, for each call. `unit`: the bytes of an element."""
         return np.maximum(self.counts.get(name, np.zeros(len(self.own), np.int64)), 0) * unit
 
-    def volumes(self, at_root: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    def compute_volumes(self, at_root: NDArray[np.bool_]) -> tuple[Ints, Ints]:
         """Return two columns: the bytes that each call sends, and the bytes that it receives. `at_root`: a mask of the
         calls in which this rank is the root.
         """

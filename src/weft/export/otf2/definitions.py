@@ -46,29 +46,29 @@ class Definitions:
     # Numbers
 
     def location_number(self, rank: Rank, thread: int) -> int:
-        """Return the location of a rank's thread; `thread` is its index in rank.threads."""
+        """Return OTF2's number of a thread (a location). `thread`: its index in rank.threads."""
         return self._first[rank.index] + thread
 
     def rank_locations(self, rank: Rank) -> range:
-        """Return the locations of a rank."""
+        """Return OTF2's numbers of a rank's threads (locations)."""
         return range(self._first[rank.index], self._first[rank.index] + self._slots[rank.index])
 
     def all_locations(self) -> range:
-        """Return the locations of the run, without that of processes that have no rank."""
+        """Return OTF2's numbers of all threads (locations). Processes without a rank have none."""
         return range(sum(self._slots))
 
     def count_events(self, rank: Rank, thread: int, events: int) -> None:
-        """Add to the number of events of a location."""
+        """Add a number of events to the count of a thread and of the run."""
         self._counts[self.location_number(rank, thread)] += events
         self.events += events
 
     def string_number(self, text: str) -> int:
-        """Return the number of a text."""
+        """Return the archive's number of a text, which is added if it is new."""
         clean = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
         return self._strings.setdefault(clean, len(self._strings))
 
     def region_number(self, function: int) -> int:
-        """Return the number of a function's region."""
+        """Return the archive's number of a function (a region), which is added if it is new."""
         return self._regions.setdefault(function, len(self._regions))
 
     def site_number(self, rank: Rank, site: int) -> int:

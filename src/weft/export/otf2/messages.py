@@ -25,7 +25,7 @@ class EventRows(NamedTuple):
     event: Ints
     row: Ints
 
-    def in_block(self, block: Block) -> tuple[Ints, Ints]:
+    def rows_in_block(self, block: Block) -> tuple[Ints, Ints]:
         """Return two columns for the rows whose call lies in a block of calls without gaps: the call's place in the
         block, and the row.
         """
@@ -98,29 +98,29 @@ class RankTraffic:
 
     def _make_send_records(self, block: Block) -> Records:
         """Return the records of the sends in a block of calls."""
-        place, row = self._sent.in_block(block)
+        place, row = self._sent.rows_in_block(block)
         later = (self.sends.flags[row] & _LATER) != 0
         made = Records(place, BEGUN, np.where(later, Kind.ISEND, Kind.SEND))
-        return made.fill_messages(self._find_partners(self.sends, row), self._traffic.bytes[row], row)
+        return made.fill_message_columns(self._find_partners(self.sends, row), self._traffic.bytes[row], row)
 
     def _send_completion_records(self, block: Block) -> Records:
-        place, row = self._send_done.in_block(block)
+        place, row = self._send_done.rows_in_block(block)
         return Records(place, DONE, Kind.ISEND_COMPLETE, id=row)
 
     def _receive_request_records(self, block: Block) -> Records:
-        place, row = self._asked.in_block(block)
+        place, row = self._asked.rows_in_block(block)
         return Records(place, BEGUN, Kind.IRECV_REQUEST, id=row)
 
     def _make_receive_records(self, block: Block) -> Records:
         """Return a record for each receive that a call of the block completes, with the sender and the bytes."""
-        place, row = self._recv_done.in_block(block)
+        place, row = self._recv_done.rows_in_block(block)
         later = (self.recvs.flags[row] & _LATER) != 0
         partner = self.recvs.partner[row]
         taken = partner != NONE
         size = np.zeros(len(row), np.int64)
         size[taken] = self._traffic.bytes[partner[taken]]
         made = Records(place, DONE, np.where(later, Kind.IRECV, Kind.RECV))
-        return made.fill_messages(self._find_partners(self.recvs, row), size, row)
+        return made.fill_message_columns(self._find_partners(self.recvs, row), size, row)
 
     def _find_partners(self, posts: Posts, row: Ints) -> tuple[Ints, Ints, Ints]:
         """Return three columns for some sends or receives: the partner's rank in the communicator, the communicator,

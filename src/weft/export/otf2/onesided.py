@@ -166,7 +166,7 @@ class OneSidedCalls:
 
     def _completion_records(self, block: Block) -> Iterator[Records]:
         """Yield a record for each one-sided transfer that a call of the block completes at its target."""
-        place, transfer = self._done.in_block(block)
+        place, transfer = self._done.rows_in_block(block)
         if len(place):
             made = Block(self._rank, transfer, block.run)
             window = self._window_numbers(self._find_window_ids(made, np.arange(len(made))))

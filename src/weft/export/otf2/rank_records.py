@@ -27,7 +27,7 @@ class RankRecords:
         self._last = [0] * max(1, len(rank.threads))
         self.sent = 0
 
-    def thread_rows(self, block: Block) -> Iterator[tuple[int, NDArray[np.void]]]:
+    def records_by_thread(self, block: Block) -> Iterator[tuple[int, NDArray[np.void]]]:
         """Yield (index in rank.threads, OTF2 records in order of time) for each thread that has calls in a block."""
         parts = [
             *self._make_enter_leave_records(block),

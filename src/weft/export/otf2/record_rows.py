@@ -33,7 +33,7 @@ class Records:
         for name, values in columns.items():
             self.rows[name] = values
 
-    def fill_messages(self, partners: tuple[Ints, Ints, Ints], size: Ints, request_number: Ints) -> Records:
+    def fill_message_columns(self, partners: tuple[Ints, Ints, Ints], size: Ints, request_number: Ints) -> Records:
         """Set the columns of message records and return the records. `partners`: partner, communicator and tag; `size`:
         in bytes.
         """

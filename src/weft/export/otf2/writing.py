@@ -29,7 +29,7 @@ def write(trace: Trace, folder: Path) -> list[ExportCount]:
         for rank in trace.ranks:
             recorder = RankRecords(rank, traffic.of_rank(rank), definitions)
             for block in read_blocks(rank, run):
-                for thread, rows in recorder.thread_rows(block):
+                for thread, rows in recorder.records_by_thread(block):
                     definitions.count_events(
                         rank, thread, archive.write_rows(definitions.location_number(rank, thread), rows)
                     )

@@ -13,7 +13,7 @@ NAME: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 def masked_column(values: NDArray[Any], there: NDArray[np.bool_]) -> pa.Array:
-    """Return a column that is empty for rows with `there` false."""
+    """Return an Arrow column in which cells are empty where `there` is false."""
     return pa.array(values, mask=~there)
 
 

@@ -44,7 +44,7 @@ def read_message_columns(trace: Trace, operations: Operations, run: Extent) -> I
 
 
 def _row_blocks(posts: Posts) -> Iterator[Ints]:
-    """Yield the rows of all ranks in blocks."""
+    """Yield the rows of all ranks in blocks of at most BLOCK."""
     for start in range(0, len(posts), BLOCK):
         yield np.arange(start, min(start + BLOCK, len(posts)))
 
@@ -103,11 +103,11 @@ class _MessageEnds(NamedTuple):
         return masked_column(found, found >= 0)
 
     def event_ids(self, events: Ints) -> pa.Array:
-        """Return the indices of calls."""
+        """Return a column with the event indices of calls. A cell is empty if the message does not have this end."""
         return masked_column(events, self.there & (events != NONE))
 
     def has_flags(self, bits: Post) -> Mask:
-        """Return which ends have any of some flags."""
+        """Return a mask of the ends that have one of some flags."""
         has: Mask = (self.flags & bits) != 0
         return has
 

@@ -29,17 +29,17 @@ def encode_varint(value: int) -> bytes:
 
 
 def number_field(field: int, value: int) -> bytes:
-    """Encode a field with a number."""
+    """Return an encoded protobuf field with a number."""
     return encode_varint(field << 3 | _VARINT) + encode_varint(value)
 
 
 def text_field(field: int, value: str) -> bytes:
-    """Encode a field with text."""
+    """Return an encoded protobuf field with text."""
     return bytes_field(field, value.encode("utf-8", "backslashreplace"))
 
 
 def bytes_field(field: int, body: bytes) -> bytes:
-    """Encode a field with bytes or a message."""
+    """Return an encoded protobuf field with bytes or a message."""
     return encode_varint(field << 3 | _BYTES) + encode_varint(len(body)) + body
 
 
@@ -76,7 +76,7 @@ def varint_column(field: int, values: NDArray[np.int64] | NDArray[np.uint64]) ->
 
 
 def fixed64_column(field: int, values: NDArray[np.uint64]) -> Pieces:
-    """Return a field of eight bytes in every row."""
+    """Return the pieces of a protobuf field that has a number of eight bytes in each row."""
     return [encode_varint(field << 3 | _FIXED64), NumberPiece(values, 8, fixed=True)]
 
 

@@ -35,7 +35,9 @@ def make_clock_packet(start_ns: int) -> bytes:
 
 
 def _pid(rank: Rank) -> int:
-    """Return the process id for a rank: real ones of several hosts may be equal, and 0 would be the kernel."""
+    """Return the process id to show for a rank. The real ones may be equal on several hosts, and 0 would be the
+    kernel.
+    """
     return rank.index + 1
 
 

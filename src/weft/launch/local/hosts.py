@@ -257,15 +257,15 @@ class Hosts:
         if len(host.ranks) > MOST_RANKS:
             raise ProtocolError("too many ranks")
 
-    def _store_pack(self, host: Host, taking: PackReceiver) -> None:
-        """Store the complete pack of a host's records that `taking` has received. The final pack is confirmed to the
+    def _store_pack(self, host: Host, receiver: PackReceiver) -> None:
+        """Store the complete pack of a host's records that `receiver` has received. The final pack is confirmed to the
         host; any other pack is the host's snapshot for a deadlock check."""
         host.taking = None
-        if taking.folder.parent.name == INCOMING:
-            host.gathered = taking
+        if receiver.folder.parent.name == INCOMING:
+            host.gathered = receiver
             self._send_command(host, "thanks", 0)
         else:
-            host.snapshot = taking
+            host.snapshot = receiver
 
     # What goes out
 
@@ -421,7 +421,8 @@ def network_prefix(address: str) -> str:
 
 
 def open_listener(*, this_host_only: bool = False) -> socket.socket:
-    """Open a port on all networks of this host; `this_host_only`: for this host only."""
+    """Open a port for connections on all networks of this host, and return its socket. `this_host_only`: for
+    connections from this host only."""
     if this_host_only:
         return make_nonblocking(socket.create_server(("127.0.0.1", 0), backlog=1024))
     if socket.has_dualstack_ipv6():
@@ -432,15 +433,15 @@ def open_listener(*, this_host_only: bool = False) -> socket.socket:
     return make_nonblocking(socket.create_server(("", 0), backlog=1024))
 
 
-def make_nonblocking(made: socket.socket) -> socket.socket:
+def make_nonblocking(connection: socket.socket) -> socket.socket:
     """Make a socket nonblocking, and keep it from being inherited by programs; return it."""
-    made.setblocking(False)
-    os.set_inheritable(made.fileno(), False)
-    return made
+    connection.setblocking(False)
+    os.set_inheritable(connection.fileno(), False)
+    return connection
 
 
 def detect_dead_peer(connection: socket.socket) -> None:
-    """Have the system notice within seconds that the peer of a connection lost its power."""
+    """Set the options of a connection by which the system notices within seconds that the peer has lost its power."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", GONE)):
         if hasattr(socket, option):

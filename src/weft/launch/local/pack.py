@@ -95,12 +95,12 @@ def send_pack(folder: Path, host: str, send: Send) -> int:
     return total
 
 
-def send_file(read: IO[bytes], size: int, send: Send) -> bytes:
+def send_file(file: IO[bytes], size: int, send: Send) -> bytes:
     """Send the first `size` bytes of a file in parts, then their checksum, which is returned. If the file has become
     shorter meanwhile, zeros are sent in place of the missing bytes."""
     checksum, left = hashlib.sha256(), size
     while left:
-        data = read.read(min(DATA, left)) or bytes(min(DATA, left))  # cut meanwhile: what is lost is empty
+        data = file.read(min(DATA, left)) or bytes(min(DATA, left))  # cut meanwhile: what is lost is empty
         checksum.update(data)
         send(b"D", data)
         left -= len(data)
@@ -213,7 +213,8 @@ def write_pack(folder: Path, host: str, target: Path) -> int:
 
 
 def copy_pack(source: Path, host: str, folder: Path) -> PackReceiver:
-    """Copy the files of a host's folder, with the same checks as a pack. Raises WeftError if that fails."""
+    """Copy the files of a host's folder into `folder`, with the same checks as a pack, and return their receiver.
+    Raises WeftError if that fails."""
     taking = PackReceiver(folder)
     try:
         send_pack(source, host, taking.receive_part)
@@ -225,7 +226,8 @@ def copy_pack(source: Path, host: str, folder: Path) -> PackReceiver:
 
 
 def unpack_file(path: Path, folder: Path) -> PackReceiver:
-    """Unpack a file into a folder. Raises WeftError if it is no pack, or damaged."""
+    """Unpack a file into a folder, and return the receiver of its records. Raises WeftError if it is no pack, or
+    damaged."""
     taking = PackReceiver(folder)
     try:
         with path.open("rb") as file:

@@ -93,17 +93,17 @@ class RendezvousServer:
                 else:
                     one.close()
 
-    def _answer_host(self, one: socket.socket) -> None:
+    def _answer_host(self, connection: socket.socket) -> None:
         """Tell the host at the other end of a connection whether this host sees the file that it named."""
-        with one, suppress(OSError), self._releasing_slot():
-            one.settimeout(GREETING)
-            one.sendall(MAGIC)
-            token = one.recv(64)
+        with connection, suppress(OSError), self._releasing_slot():
+            connection.settimeout(GREETING)
+            connection.sendall(MAGIC)
+            token = connection.recv(64)
             if TOKEN.fullmatch(token):
                 if self._wait_for_token_file(token.decode().strip()):
-                    one.sendall(SAME)
+                    connection.sendall(SAME)
                 elif self._known.wait(ANSWER) and self._place is not None:
-                    one.sendall(seal_address(self._step, self._place))
+                    connection.sendall(seal_address(self._step, self._place))
 
     @contextmanager
     def _releasing_slot(self) -> Iterator[None]:
@@ -131,8 +131,8 @@ def open_port(port: int) -> socket.socket | None:
 
 
 def find_listener(step: JobStep, folder: Path) -> ListenerAddress | None:
-    """Return the address at which the first host of the step accepts the others. None if that host sees the same folder
-    as this one, or if nobody answers.
+    """Return the address at which the first host of the job step waits for the others. None if that host sees the same
+    run folder as this one, as nothing has to be sent then, or if nobody answers.
 
     `folder`: the step's folder in this host's run.
     """

@@ -106,8 +106,9 @@ def _partition_meanings() -> Iterator[Meaning]:
 
 
 def _buffer_call_meanings() -> Iterator[Meaning]:
-    """Yield the meanings of the calls on buffers of buffered sends (MPI-4.1, 3.6): flush and detach wait until the
-    buffer is empty."""
+    """Yield the meanings of the calls on the buffers of buffered sends (MPI-4.1, 3.6). Flush and detach wait until a
+    buffer is empty.
+    """
     for of in ("Buffer_", "Comm_", "Session_"):
         flush, tail = ("flush", "") if of == "Buffer_" else ("flush_buffer", "_buffer")
         yield Meaning(f"{of}attach{tail}", Act.LOCAL, _MESSAGES, kin=f"{of}attach{tail}")
@@ -187,7 +188,9 @@ def _data_collective_meanings() -> Iterator[Meaning]:
 
 
 def _neighbourhood_meanings() -> Iterator[Meaning]:
-    """Yield the meanings of the collectives along the edges of a topology (MPI-4.1, 8.6): a member may have none."""
+    """Yield the meanings of the collectives along the edges of a topology (MPI-4.1, 8.6). A member may have no
+    neighbours.
+    """
     for name, _, sends, receives, _ in _DATA:
         if name.startswith("All"):
             yield from _three_forms(Meaning(
@@ -260,8 +263,9 @@ def _window_collective_meanings() -> Iterator[Meaning]:
 
 
 def _one_sided_meanings() -> Iterator[Meaning]:
-    """Yield the meanings of the one-sided operations (MPI-4.1, 12.3); an accumulate is atomic and ordered (MPI-4.1,
-    12.7)."""
+    """Yield the meanings of the one-sided operations (MPI-4.1, 12.3). Accumulates are atomic and keep their order
+    (MPI-4.1, 12.7).
+    """
     update, both = Access.UPDATE | Access.ATOMIC, Access.UPDATE | Access.READ | Access.ATOMIC
     sorts = {
         "Put": Access.WRITE, "Get": Access.READ, "Accumulate": update, "Get_accumulate": both,
@@ -294,8 +298,9 @@ _TRANSFERS = "read_all write_all read_at_all write_at_all read_ordered write_ord
 
 
 def _file_collective_meanings() -> Iterator[Meaning]:
-    """Yield the meanings of the collectives on a file (MPI-4.1, 14.2 to 14.4): the implementation decides who may
-    leave before others."""
+    """Yield the meanings of the collectives on a file (MPI-4.1, 14.2 to 14.4). The standard does not say who may leave
+    them before others.
+    """
     yield _collective("File_open", FILES, makes=("FILE",))
     yield _on_file("File_close", frees="FILE")
     for word in "set_size preallocate set_view set_info set_atomicity sync seek_shared".split():

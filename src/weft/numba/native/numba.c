@@ -395,11 +395,11 @@ void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
         return;
     }
     const stamp_t base = now.base, cur = now.cur;
-    struct cell *c = cell8(a);
-    for (size_t n = bytes / 8; n; n--, c++, a += 8) {
-        if (c->written == cur) continue;
-        if (__builtin_expect(c->written > base, 0)) weft_check_read((const void *)a, 8, site_id);
-        else if (c->read <= base) c->read = cur;
+    struct cell *cell = cell8(a);
+    for (size_t n = bytes / 8; n; n--, cell++, a += 8) {
+        if (cell->written == cur) continue;
+        if (__builtin_expect(cell->written > base, 0)) weft_check_read((const void *)a, 8, site_id);
+        else if (cell->read <= base) cell->read = cur;
     }
 }
 
@@ -417,12 +417,12 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site_id) {
         return;
     }
     const stamp_t base = now.base, cur = now.cur;
-    struct cell *c = cell8(a);
-    for (size_t n = bytes / 8; n; n--, c++, a += 8) {
-        if (__builtin_expect((c->written <= base || c->written == cur || c->written >= NO_VALUE) &&
-                                 (c->read <= base || c->read == cur),
+    struct cell *cell = cell8(a);
+    for (size_t n = bytes / 8; n; n--, cell++, a += 8) {
+        if (__builtin_expect((cell->written <= base || cell->written == cur || cell->written >= NO_VALUE) &&
+                                 (cell->read <= base || cell->read == cur),
                              1))
-            c->written = cur;
+            cell->written = cur;
         else weft_check_write((const void *)a, 8, site_id);
     }
 }

@@ -31,13 +31,13 @@ static int accept_unseen_values(uintptr_t low, uintptr_t high, int32_t element) 
     memset(&poison, POISON, sizeof poison);
     if (element < 4 || low % 8) return 0;
     for (; low + 8 <= high; low += 8) {
-        struct cell *c = cell8(low);
+        struct cell *cell = cell8(low);
         const uint32_t *value = (const uint32_t *)low;
-        if (c->written <= LAST_STAMP) continue;
-        if (c->written != UNINITIALISED) return 0;
+        if (cell->written <= LAST_STAMP) continue;
+        if (cell->written != UNINITIALISED) return 0;
         if (element == 4 ? value[0] == poison || value[1] == poison : value[0] == poison && value[1] == poison)
             return 0;
-        *c = (struct cell){0, 0};
+        *cell = (struct cell){0, 0};
     }
     return low == high;
 }

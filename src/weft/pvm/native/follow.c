@@ -231,11 +231,11 @@ void weft_follow_check_call(struct weft_thread *thread, struct weft_event *event
     if (!under_way) wait_where_killed();
     if (!(header->flags & WEFT_PLAN_CHECKED)) return;
     if (event->function >= header->functions || !(kinds[event->function] & WEFT_CHECK_CALL)) return;
-    const struct weft_plan_entry *e = await_next_entry(thread, event, false);
-    if (!e) return;
-    if (e->function != canonical_function(event->function))
-        stop_as_diverged(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
-    check_call_arguments(thread, event, e);
+    const struct weft_plan_entry *entry = await_next_entry(thread, event, false);
+    if (!entry) return;
+    if (entry->function != canonical_function(event->function))
+        stop_as_diverged(thread, event, WEFT_DIVERGED_CALL, 0, entry->function, event->function);
+    check_call_arguments(thread, event, entry);
     advance_plan();
 }
 
@@ -296,10 +296,11 @@ static enum weft_follow decide_by_recorded_outcomes(const struct weft_event *eve
         return decide_by_recorded_sender(posts[post_at++], found);
     }
     if (at >= entry_count) return open ? WEFT_FOLLOW_FREE : WEFT_FOLLOW_NOTHING;
-    const struct weft_plan_entry *e = &entries[at];
-    if (polls < e->polls || (e->outcome == WEFT_OUTCOME_SOURCE) != asks) return decide_nothing(found, e->polls);
+    const struct weft_plan_entry *entry = &entries[at];
+    if (polls < entry->polls || (entry->outcome == WEFT_OUTCOME_SOURCE) != asks)
+        return decide_nothing(found, entry->polls);
     advance_plan();
-    return asks ? decide_by_recorded_sender(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
+    return asks ? decide_by_recorded_sender(values[entry->value], found) : WEFT_FOLLOW_MESSAGE;
 }
 
 /* Decide what a receive or poll is to find, from the plan (the recorded outcomes in order): nothing, a message
@@ -308,22 +309,24 @@ enum weft_follow weft_follow_decide_receive(struct weft_thread *thread, struct w
                                             uint16_t notice, bool is_poll, bool is_probe, struct weft_followed *found) {
     wait_where_killed();
     if (!(header->flags & WEFT_PLAN_CHECKED)) return decide_by_recorded_outcomes(event, is_poll, found);
-    const struct weft_plan_entry *e = await_next_entry(thread, event, is_poll);
-    if (!e && is_poll && was_killed_in_record()) return WEFT_FOLLOW_NOTHING;
-    if (!e) return is_poll && !(header->flags & WEFT_PLAN_OPEN) ? WEFT_FOLLOW_NOTHING : WEFT_FOLLOW_FREE;
-    bool tells = e->function == canonical_function(notice), fits = tells || e->function == canonical_function(hit);
-    if (is_poll && !(fits && (tells || matches_request(e, event)) && polls >= e->polls))
-        return decide_nothing(found, e->polls);
-    if (!fits) stop_as_diverged(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
-    if (!is_poll && !tells && !matches_request(e, event) && !(e->flags & WEFT_ENTRY_FAILED)) {
+    const struct weft_plan_entry *entry = await_next_entry(thread, event, is_poll);
+    if (!entry && is_poll && was_killed_in_record()) return WEFT_FOLLOW_NOTHING;
+    if (!entry) return is_poll && !(header->flags & WEFT_PLAN_OPEN) ? WEFT_FOLLOW_NOTHING : WEFT_FOLLOW_FREE;
+    bool tells = entry->function == canonical_function(notice),
+         fits = tells || entry->function == canonical_function(hit);
+    if (is_poll && !(fits && (tells || matches_request(entry, event)) && polls >= entry->polls))
+        return decide_nothing(found, entry->polls);
+    if (!fits) stop_as_diverged(thread, event, WEFT_DIVERGED_CALL, 0, entry->function, event->function);
+    if (!is_poll && !tells && !matches_request(entry, event) && !(entry->flags & WEFT_ENTRY_FAILED)) {
         uint16_t kind =
-            event->flags & WEFT_FLAG_ANY_SOURCE || e->peer != event->peer ? WEFT_CHECK_PEER : WEFT_CHECK_TAG;
-        stop_as_diverged(thread, event, WEFT_DIVERGED_ARGUMENT, kind, kind == WEFT_CHECK_PEER ? e->peer : e->tag,
+            event->flags & WEFT_FLAG_ANY_SOURCE || entry->peer != event->peer ? WEFT_CHECK_PEER : WEFT_CHECK_TAG;
+        stop_as_diverged(thread, event, WEFT_DIVERGED_ARGUMENT, kind,
+                         kind == WEFT_CHECK_PEER ? entry->peer : entry->tag,
                          kind == WEFT_CHECK_PEER ? event->peer : event->tag);
     }
-    bool decided = !(e->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED));
-    found->about = e->peer;
-    if (!tells && decided) found->tid = find_planned_source(event, e, is_probe, found->tid);
+    bool decided = !(entry->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED));
+    found->about = entry->peer;
+    if (!tells && decided) found->tid = find_planned_source(event, entry, is_probe, found->tid);
     advance_plan();
     if (!decided) return WEFT_FOLLOW_FREE;
     return tells ? WEFT_FOLLOW_NOTICE : WEFT_FOLLOW_MESSAGE;

@@ -164,7 +164,7 @@ class Cilk5Backend(NativeBackend):
         table = self._table()
         if table is None:
             return []
-        rows, deques = table.rows, table.deques()
+        rows, deques = table.rows, table.map_records_to_deques()
         children: dict[int, list[int]] = {}
         for row in rows:
             children.setdefault(row.parent, []).append(row.id)
@@ -394,8 +394,8 @@ class Cilk5Backend(NativeBackend):
         return super()._handle_gdb_stop(stop, movement, record_address)
 
     def _stop_at_breakpoint(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return the stop at a breakpoint of the user. If the breakpoint is in the head of a procedure, run on to the
-        procedure's first line before.
+        """Return the stop at a breakpoint of the user. If the breakpoint is in the head of a procedure, first run on to
+        the procedure's first line.
         """
         thread = int(str(stop.get("thread-id", 0)))
         frame = self._gdb.stack(thread)[0]
@@ -491,7 +491,7 @@ class Cilk5Backend(NativeBackend):
 
     def evaluate(self, task: int | None, expression: str, level: int, gdb_format: str = "") -> str:
         """Return the value of an expression in a task's frame; variables have their names in the Cilk source."""
-        return self._evaluate_translated(task, expression, level, partial(self._gdb.value, form=gdb_format))
+        return self._evaluate_translated(task, expression, level, partial(self._gdb.value, gdb_format=gdb_format))
 
     def _translate_for_gdb(self, task: int | None, expression: str, level: int) -> tuple[int, int, str]:
         """Return (gdb's number of a task's thread, gdb's number of the frame, the expression with the names that the

@@ -111,7 +111,7 @@ class Cilk5Table:
         found = self._read_record(address)
         return found[0] if found is not None else None
 
-    def deques(self) -> dict[int, int]:
+    def map_records_to_deques(self) -> dict[int, int]:
         """Return the tasks that another worker could take from a deque: address of the task's record -> the kernel's id
         of the thread whose deque has the task's frame.
 

@@ -205,8 +205,8 @@ class OpenCilkBackend(NativeBackend):
         if thread not in self._gdb.threads.values():
             return "", b""
         registers = self._gdb.ask(f"-data-list-register-values --thread {thread} x {REGISTERS}")["register-values"]
-        sp = self._gdb.pointer("$sp", thread)
-        size = self._gdb.pointer("$rbp", thread) - sp
+        sp = self._gdb.evaluate_pointer("$sp", thread)
+        size = self._gdb.evaluate_pointer("$rbp", thread) - sp
         return str(registers), self._gdb.read(sp, size) if 0 < size < NEAR else b""
 
     def make_user_stop(self, stop: dict[str, Any]) -> Stop | None:

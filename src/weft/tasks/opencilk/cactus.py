@@ -144,7 +144,7 @@ class Unwinder:
         for frame, caller in zip(outer, [*outer[1:], None], strict=False):
             cfa = 0
             if caller is None:
-                yield frame, (pointer or self._gdb.pointer("$rbp", thread, int(frame["level"]))) + 16
+                yield frame, (pointer or self._gdb.evaluate_pointer("$rbp", thread, int(frame["level"]))) + 16
                 return
             if pointer:
                 with suppress(DebuggerError):
@@ -152,8 +152,8 @@ class Unwinder:
                     if back == int(caller["addr"], 16):
                         cfa, pointer = pointer + 16, saved
             if not cfa:
-                cfa = self._gdb.pointer("$sp", thread, int(caller["level"]))
-                pointer = self._gdb.pointer("$rbp", thread, int(caller["level"]))
+                cfa = self._gdb.evaluate_pointer("$sp", thread, int(caller["level"]))
+                pointer = self._gdb.evaluate_pointer("$rbp", thread, int(caller["level"]))
             yield frame, cfa
             if frame.get("func") == "main":
                 return

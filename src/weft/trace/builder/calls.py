@@ -25,7 +25,7 @@ class RankCalls(RankRecord):
 
     @property
     def open(self) -> Any:
-        """`r.open.recv(0)`: the call never returned."""
+        """Return an object that records calls which never returned: `r.open.recv(0)`."""
         return NeverReturned(self)
 
     def site(self, site: tuple[str, int, str] | int | None) -> int:

@@ -27,7 +27,7 @@ class Completions(RankCalls):
         return self.call("MPI_Wait", request=request, status=request.status, **kw)
 
     def test(self, request: Request, flag: bool = True, polls: int = 1, **kw: Any) -> int:
-        """Record a call of MPI_Test; with flag=False, `polls` failed ones."""
+        """Record a call of MPI_Test. With flag=False, record `polls` failed calls."""
         status = request.status if flag else None
         return self.call("MPI_Test", request=request, flag=flag, status=status, polls=0 if flag else polls, **kw)
 

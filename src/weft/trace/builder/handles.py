@@ -42,7 +42,7 @@ class Comm:
     remote: tuple[int, ...] = ()
 
     def rank_of(self, index: int) -> int:
-        """Return the rank in this communicator of the rank with this index."""
+        """Return the rank in this communicator of the process with this rank index."""
         return (self.members if index in self.members else self.remote).index(index)
 
 

@@ -44,7 +44,7 @@ class DroppedCalls:
     sorts: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DROPPED))
 
     def first_chunk(self, kind: int) -> int:
-        """Return the number of the first chunk that a ring still has."""
+        """Return the number of the first chunk that a ring still has. `kind`: the kind of stream."""
         numbers = {StreamKind.EVENTS: self.first_events, StreamKind.TAILS: self.first_tails}
         return numbers.get(StreamKind(kind), self.first_received)
 
@@ -62,20 +62,20 @@ def split_ring_chunk_numbers(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray
     return places, numbers
 
 
-def read_dropped(fd: int, entries: NDArray[Any]) -> DroppedCalls:
+def read_dropped_calls(fd: int, entries: NDArray[Any]) -> DroppedCalls:
     """Return the account of the calls that a thread's ring dropped. The newer of the record's two accounts is taken; it
     is empty if neither is whole.
     """
     newest, found = 0, DroppedCalls()
     for entry in entries:
         size = min(int(entry["pages"]), 1 << 8) * PAGE
-        turn, account = decode_dropped(os.pread(fd, size, int(entry["offset"])))
+        turn, account = decode_dropped_calls(os.pread(fd, size, int(entry["offset"])))
         if turn > newest:
             newest, found = turn, account
     return found
 
 
-def decode_dropped(data: bytes) -> tuple[int, DroppedCalls]:
+def decode_dropped_calls(data: bytes) -> tuple[int, DroppedCalls]:
     """Return how many times an account of dropped calls had been written (to tell the newer of two), and the account. 0
     and an empty account if it is not whole.
     """
@@ -90,8 +90,8 @@ def decode_dropped(data: bytes) -> tuple[int, DroppedCalls]:
     return turn, DroppedCalls(**numbers, sorts=np.frombuffer(data, DROPPED, count=rows, offset=BEFORE.itemsize))
 
 
-def encode_dropped(dropped: DroppedCalls) -> bytes:
-    """Return an account of dropped calls as bytes, as `decode_dropped` reads it."""
+def encode_dropped_calls(dropped: DroppedCalls) -> bytes:
+    """Return an account of dropped calls as bytes, as `decode_dropped_calls` reads it."""
     head = np.zeros(1, BEFORE)
     head["turn"] = head["again"] = 1
     for name in _HEAD:

@@ -86,7 +86,7 @@ def delete_copy(copy: Path) -> None:
 
 
 def delete_unfinished_copies(root: Path) -> None:
-    """Delete the copies of a process that was ended while it made them."""
+    """Delete unfinished copies of records. They remain if a process ends while it makes them."""
     for copy in (root / FOLDER).glob(".new-*"):
         delete_copy(copy)
 

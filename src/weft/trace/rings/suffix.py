@@ -89,7 +89,9 @@ class Suffix:
 
     @cached_property
     def dropped_count(self) -> int:
-        """Return how many calls of the run are before the suffix."""
+        """Return how many calls of the run do not count, because they lie before the moment that every ring
+        still has.
+        """
         threads = [thread for rank in self._ranks for thread in rank.threads]
         return sum(self._dropped(thread).events + self._first_call(thread) for thread in threads)
 
@@ -119,11 +121,13 @@ class Suffix:
         were not counted by sort. A sort is function, error, communicator, peer, tag and flags.
         """
         parts = [self._dropped(thread).sorts for thread in rank.threads]
-        parts += [count_sorts(self._read_ring(thread)[0][: self._first_call(thread)]) for thread in rank.threads]
-        parts += [_sum_equal_sorts(self._received_before(thread)) for thread in rank.threads]
+        parts += [
+            count_calls_by_sort(self._read_ring(thread)[0][: self._first_call(thread)]) for thread in rank.threads
+        ]
+        parts += [_sum_equal_sorts(self._rows_of_earlier_receives(thread)) for thread in rank.threads]
         return np.concatenate([np.zeros(0, DROPPED), *parts]), sum(self._dropped(t).uncounted for t in rank.threads)
 
-    def _received_before(self, thread: SuffixThread) -> NDArray[Any]:
+    def _rows_of_earlier_receives(self, thread: SuffixThread) -> NDArray[Any]:
         """Return communicator, peer and tag of the messages that a thread received for calls before the suffix (the
         calls that count). Each message has one row (dtype DROPPED).
         """
@@ -189,7 +193,7 @@ class Suffix:
         return int(np.argmax(counts)) if counts.any() else max(0, len(ring) - 1)  # the last call says where it ended
 
 
-def count_sorts(events: Events) -> NDArray[Any]:
+def count_calls_by_sort(events: Events) -> NDArray[Any]:
     """Return one row for each sort of calls, with the number of such calls in `count`. A sort is function, error,
     communicator, peer, tag and flags.
 
