@@ -19,7 +19,9 @@ __all__ = ["__version__", "block", "differences", "loop", "open", "part", "probe
 
 
 def open(path: str | os.PathLike[str]) -> Trace:
-    """Open a recorded run, a directory that `weft run` wrote, for reading."""
+    """Open a recorded run, a directory that `weft run` wrote, for reading. If the run was cut off, its source lines are
+    looked up first.
+    """
     # `import weft` is all that the command line needs to print its help.
     from weft.trace import Trace
 

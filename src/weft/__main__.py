@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> int:
-    """Run a command, and return its exit status."""
+    """Run the command that the command line names, and return its exit status."""
     if sys.argv[1:2] == ["attach"]:  # beside ranks that poll already the imports that follow take long
         from weft.attach.priority import raise_priority
 

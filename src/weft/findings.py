@@ -27,7 +27,7 @@ class Site:
         return f"{self.file}:{self.line}" if self.file and self.line else self.file or "an unknown line"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the site as the report's JSON holds it."""
+        """Return the site as the report's JSON holds it: rank, call, file, line, function, and callers likewise."""
         return {
             "rank": self.rank,
             "call": self.call,
@@ -97,7 +97,9 @@ class Finding:
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return the evidence as the report's JSON holds it."""
+        """Return what the report's JSON holds as evidence: the facts themselves, and counts, consequences and proof if
+        there are any.
+        """
         return {
             **self.evidence.to_json(),
             **({"more_at_this_line": self.beyond} if self.beyond else {}),

@@ -168,7 +168,7 @@ def find_kind(slug: str) -> Kind:
 
 @cache
 def _read_page(slug: str) -> str:
-    """Return the text of the page of a kind. WeftError if it is not installed."""
+    """Return the Markdown text of a kind's page. Raises WeftError if it is not installed."""
     # Every command imports the kinds, few print their pages.
     from importlib.resources import files
 

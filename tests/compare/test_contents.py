@@ -30,7 +30,7 @@ def kept(rank: Any, *rows: tuple[int, HashSide, int]) -> None:
     for column, name in enumerate(("event", "side", "hash")):
         made[name] = [row[column] for row in rows]
     made["bytes"] = 8
-    rank.hashes(made)
+    rank.append_hashes(made)
 
 
 def relay(sent: int = 1, got: int = 1, onward: int = 1, at_last: int = 1) -> Trace:

@@ -49,8 +49,8 @@ def shared(ranks: int, *results: Any, root: int = 0, hashed: bool = True) -> Tra
                 row = np.zeros(1, HASHED)
                 row["event"], row["side"], row["bytes"], row["kept"] = call, side, numbers.nbytes, 1
                 row["hash"] = hash(numbers.tobytes()) & 0xFFFFFFFF
-                rank.hashes(row)
-                rank.contents(numbers.tobytes())
+                rank.append_hashes(row)
+                rank.append_contents(numbers.tobytes())
     return b.open()
 
 
@@ -114,7 +114,7 @@ def test_runs_without_such_results_are_not_called_alike() -> None:
     b.ranks[0].send(1)
     b.ranks[1].recv(0)
     row = np.zeros(1, HASHED)
-    b.ranks[0].hashes(row)
+    b.ranks[0].append_hashes(row)
     made, lines = results_of(shared(1, 1.5), b.open())
     assert (made.compared, made.alike) == (0, False)
     assert "nothing was compared: the runs have no such result in common" in lines

@@ -108,9 +108,9 @@ def row(kind: AccessKind, **fields: int) -> NDArray[Any]:
 
 def test_locks_come_in_the_order_in_which_they_were_held(tmp_path: Path) -> None:
     b = Builder(ranks=3, path=tmp_path)
-    b.ranks[0].accesses(row(AccessKind.EXCLUSIVE, begin=1, held=30, end=90))
-    b.ranks[1].accesses(row(AccessKind.EXCLUSIVE, begin=2, held=10, end=95))
-    b.ranks[2].accesses(row(AccessKind.SHARED, begin=3, held=20, end=25))
+    b.ranks[0].append_accesses(row(AccessKind.EXCLUSIVE, begin=1, held=30, end=90))
+    b.ranks[1].append_accesses(row(AccessKind.EXCLUSIVE, begin=2, held=10, end=95))
+    b.ranks[2].append_accesses(row(AccessKind.SHARED, begin=3, held=20, end=25))
     trace = weft.open(b.write())
     found = find_turns(trace.ranks).rows
     assert [found[rank, 0]["needed"][0] for rank in range(3)] == [2, 0, 1]
@@ -120,15 +120,15 @@ def test_locks_come_in_the_order_in_which_they_were_held(tmp_path: Path) -> None
 def test_shared_locks_alone_take_no_turns(tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path)
     for rank in b.ranks:
-        rank.accesses(row(AccessKind.SHARED, begin=1, held=2, end=3))
+        rank.append_accesses(row(AccessKind.SHARED, begin=1, held=2, end=3))
     assert find_turns(weft.open(b.write()).ranks).rows == {}
 
 
 def test_a_lock_of_all_waits_at_each_target_that_somebody_had_for_himself(tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path)
-    b.ranks[0].accesses(row(AccessKind.EXCLUSIVE, held=2, end=3, target=0))
-    b.ranks[0].accesses(row(AccessKind.EXCLUSIVE, held=4, end=5, target=1, ordinal=1))
-    b.ranks[1].accesses(row(AccessKind.SHARED, held=6, end=7, target=-1))
+    b.ranks[0].append_accesses(row(AccessKind.EXCLUSIVE, held=2, end=3, target=0))
+    b.ranks[0].append_accesses(row(AccessKind.EXCLUSIVE, held=4, end=5, target=1, ordinal=1))
+    b.ranks[1].append_accesses(row(AccessKind.SHARED, held=6, end=7, target=-1))
     found = find_turns(weft.open(b.write()).ranks)
     assert found.rows[1, 0]["needed"].tolist() == [1, 1]
     assert len(set(found.rows[1, 0]["channel"].tolist())) == 2

@@ -35,8 +35,8 @@ def reduced(
         for row, (side, numbers) in zip(rows, sides, strict=True):
             content = np.array(numbers, dtype).tobytes()
             row["side"], row["bytes"], row["kept"] = side, len(content), 1
-            rank.contents(content)
-        rank.hashes(rows)
+            rank.append_contents(content)
+        rank.append_hashes(rows)
     trace = b.open()
     return find(trace, match_operations(trace))
 
@@ -151,8 +151,8 @@ def many(count: int, wrong: dict[int, float], call: str = "allreduce") -> Any:
         numbers = np.stack([np.full(count, k + 1.0), np.full(count, 3.0)], axis=1)
         if k:
             numbers[list(wrong), 1] = list(wrong.values())
-        rank.contents(numbers.tobytes())
-        rank.hashes(rows)
+        rank.append_contents(numbers.tobytes())
+        rank.append_hashes(rows)
     return b.open()
 
 
@@ -208,8 +208,8 @@ def test_reductions_computed_together_are_those_computed_alone(call: str, monkey
                 rows[2 * k + n]["event"], rows[2 * k + n]["side"] = k, side
                 rows[2 * k + n]["bytes"], rows[2 * k + n]["kept"] = these.nbytes, 1
                 contents.append(these.tobytes().ljust(-(-these.nbytes // 8) * 8, b"\0"))
-        rank.contents(b"".join(contents))
-        rank.hashes(rows)
+        rank.append_contents(b"".join(contents))
+        rank.append_hashes(rows)
     trace = b.open()
     made = match_operations(trace)
     found = [(one.events[0][1], one.events[0][0]) for one in find(trace, made)]

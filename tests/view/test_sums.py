@@ -178,7 +178,7 @@ def test_of_too_many_messages_those_that_fit_are_drawn(halo: RunView, monkeypatc
     assert links is not None
     scale = halo.axis_by_name("time")
     hits = halo.find_hits("fn:Isend rank:2")
-    found = links.links_in_window(scale, 0, scale.end, many=30, hits=hits)
+    found = links.links_in_window(scale, 0, scale.end, most_messages=30, hits=hits)
     wanted = {e.id for e in halo.trace.select("fn:Isend rank:2")}
     assert {tuple(m["send"]) for m in found["messages"]} == wanted
     assert len(found["messages"]) + found["hidden"] == len(links.match.sends.event)

@@ -116,7 +116,7 @@ class AccessOrdering:
         axis = program.rank.axis
         return int(axis.ns_array(np.array([program.touches.last[row]], np.uint64))[0]) <= over
 
-    def polled(self, program: WindowAccesses, row: int, other: int) -> None:
+    def note_polling(self, program: WindowAccesses, row: int, other: int) -> None:
         """Note that a rank waited for an operation of rank `other` by loading a value again and again. From access
         `row` on, it knows of the operation.
         """

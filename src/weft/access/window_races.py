@@ -99,7 +99,7 @@ class _WindowMemory:
             for mine in classes:
                 for other in self.operated.overlapping(mine):
                     if self._is_polling_loop(program, mine, other):
-                        self.ordering.polled(program, int(mine.rows[0]), int(self.of.rank[other.rows[0]]))
+                        self.ordering.note_polling(program, int(mine.rows[0]), int(self.of.rank[other.rows[0]]))
 
     def find_races(self) -> Iterator[Finding]:
         """Yield the races of the program's accesses: first with one-sided operations, then with accesses of other

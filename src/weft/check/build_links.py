@@ -69,7 +69,9 @@ def list_ninja_commands(folder: Path) -> list[str]:
 
 
 def split_commands(line: str) -> Iterator[list[str]]:
-    """Yield the commands of a line that a shell runs one after the other with `&&`."""
+    """Yield the commands, as lists of words, of a line in which `&&` separates them. Nothing if a quote
+    is not closed.
+    """
     command: list[str] = []
     try:
         words = shlex.split(line)

@@ -366,7 +366,7 @@ class DwarfModule:
         return self._find_shape(kind) if kind.tag == "DW_TAG_array_type" else None
 
     def _strip_qualifiers(self, die: Any) -> Any:
-        """Return a type without typedefs and qualifiers."""
+        """Return what is left of a type without typedefs and qualifiers such as `const`."""
         for _ in range(64):
             if die.tag not in _PLAIN and die.tag != "DW_TAG_typedef":
                 break
@@ -410,7 +410,9 @@ class DwarfModule:
         return (prefix.get(die.tag, "") if c else "") + (text or "?")
 
     def _array_lengths(self, die: Any) -> list[int]:
-        """Return the elements along each dimension of an array, 0 if only known at run time."""
+        """Return the number of elements along each dimension of an array; 0 for a length that is only known at run
+        time.
+        """
         top = die.cu.get_top_DIE().attributes.get("DW_AT_language")
         first = 1 if top is not None and top.value in _FORTRAN else 0
         found = []

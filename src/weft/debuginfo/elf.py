@@ -91,7 +91,7 @@ def find_build_id(held: bytes) -> str:
 
 
 def parse_notes(notes: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield kind and content of each complete note in the bytes of an ELF file's notes."""
+    """Yield (kind, content) of each complete note. `notes`: the bytes of a note section of an ELF file."""
     at = 0
     while at + 12 <= len(notes):
         name, length, kind = struct.unpack_from("<III", notes, at)

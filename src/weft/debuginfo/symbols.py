@@ -91,7 +91,9 @@ def _read(file: BinaryIO, section: np.void) -> bytes:
 
 
 def _find_functions_in_table(symbol_table: bytes, names: bytes, addresses: Sequence[int]) -> Mapping[int, str]:
-    """Return the names of the functions of one table of symbols that hold the addresses."""
+    """Return address -> name for the addresses that lie within a function of one table of symbols. `names`: the bytes
+    of the table's names.
+    """
     symbols = np.frombuffer(symbol_table[: len(symbol_table) // SYMBOL.itemsize * SYMBOL.itemsize], SYMBOL)
     kinds = symbols["info"] & 15
     symbols = symbols[

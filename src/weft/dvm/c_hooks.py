@@ -20,11 +20,11 @@ class HookedVariables:
         self.unit = unit
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
-    def instrument_body_variables(self, body: Node) -> None:
+    def instrument_body_variables(self, loop_body: Node) -> None:
         """Insert calls that mark variables as not yet assigned in each iteration of a parallel loop. They concern the
         variables that the loop's body declares without a value.
         """
-        begin, end = self.tree.begin(body), self.tree.end(body)
+        begin, end = self.tree.begin(loop_body), self.tree.end(loop_body)
         for many in self.tree.variables.values():
             for variable in many:
                 if not begin <= variable.statement_begin < end or variable.static or variable.external:
@@ -32,7 +32,7 @@ class HookedVariables:
                 if variable.initialised or variable.pointer or variable.parameter:
                     continue
                 scope = self.tree.resolve(variable.name, variable.begin)
-                if scope is None or (not variable.sizes and self.is_surely_written_first(variable, body)):
+                if scope is None or (not variable.sizes and self.is_surely_written_first(variable, loop_body)):
                     continue
                 self.marks.before(
                     variable.statement_end, " " + render_call("clear", data_address(variable), data_bytes(variable))

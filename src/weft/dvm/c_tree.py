@@ -138,9 +138,9 @@ class Tree:
         """Return a node's text."""
         return self.text[self.begin(node) : self.end(node)]
 
-    def resolve(self, name: str, at: int) -> Variable | None:
+    def resolve(self, name: str, offset: int) -> Variable | None:
         """Return the variable that a name means at an offset of the source; None if none is visible."""
-        found = [v for v in self.variables.get(name, ()) if v.begin <= at < v.end]
+        found = [v for v in self.variables.get(name, ()) if v.begin <= offset < v.end]
         return min(found, key=lambda v: (v.end - v.begin, -v.begin), default=None)
 
     def find_statement_after(self, offset: int) -> Node | None:

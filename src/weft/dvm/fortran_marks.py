@@ -50,12 +50,12 @@ class UnitMarks(UnitMappings):
         self.loose = [
             symbol
             for symbol in fortran_values.find_possibly_unset_variables(unit)
-            if symbol.name not in self.named and not (symbol.array and self.has_directives)
+            if symbol.name not in self.named and not (symbol.array and self.needs_directive_calls)
         ]
         # Else the compiler may read them ahead of the branch that would, and that would be reported.
         attributes = [f"volatile :: {symbol.name}" for symbol in self.loose if not symbol.array]
         calls = [f"call weft_check_scalar({self.find_data_id(one.name, one.place)}, {one.name})" for one in self.loose]
-        if self.has_directives:
+        if self.needs_directive_calls:
             begin = ["call weft_check_program()"] if unit.kind == "program" else []
             calls[:0] = [*begin, *self.render_module_calls(), *self.render_entry_calls()]
         elif fortran_values.is_watchable(unit) and (known := list(self.render_module_calls())):
@@ -66,9 +66,9 @@ class UnitMarks(UnitMappings):
             self.before(first.first, first.place, *attributes, *calls)
 
     @cached_property
-    def has_directives(self) -> bool:
-        """Return whether a unit needs the calls for directives: it is a main program, has directives, or contains a
-        procedure that has some.
+    def needs_directive_calls(self) -> bool:
+        """Return whether a unit needs the calls for directives. It does if it is a main program, has directives, or
+        contains a procedure that has some.
         """
         if self.unit.kind == "program" or self.unit.directed:
             return True
@@ -211,7 +211,7 @@ class UnitMarks(UnitMappings):
         with which these are aligned.
         """
         needed = {mapping.name for mapping in self.find_needed_mappings(module).values()}
-        wanted = needed | find_mentioned_names(self.unit) if self.has_directives else needed
+        wanted = needed | find_mentioned_names(self.unit) if self.needs_directive_calls else needed
         for symbol in list(module.symbols.values()):
             name = self.program.find_name_in_unit(self.unit, module, symbol.name)
             given = symbol.constant or symbol.allocatable or symbol.pointer
@@ -332,7 +332,7 @@ class UnitMarks(UnitMappings):
         for name in names:
             owner, symbol = self.resolve_symbol(name, statement.place)
             mapping = self.mappings.of(owner).get(symbol.name)
-            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.has_directives):
+            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.needs_directive_calls):
                 continue
             test = "associated" if symbol.pointer else "allocated"
             calls.append(f"if ({test}({name})) {self.render_array_declaration(name, LOCAL)}")

@@ -29,8 +29,8 @@ def render_owner_calls(marks: UnitMarks, name: str, axes: Sequence[Axis], positi
 
 
 def resolve_derived(marks: UnitMarks, derived: Derived, position: Position) -> tuple[int, int, str]:
-    """Return what a `derived` distribution refers to: the id of its target array, which dimension of the target has the
-    dummy index (from 0), and the dummy's name.
+    """Return three things about a `derived` distribution: the id of its target array, the number of the target's
+    dimension that has the dummy index (from 0), and the dummy's name.
     """
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:

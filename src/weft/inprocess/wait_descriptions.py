@@ -41,7 +41,7 @@ _PROCESSES = ("Process.wait", "BaseSubprocessTransport._wait", "Process.communic
 
 def describe_state(thing: object, function: str) -> str:
     """Return the state of an awaited object, such as `get: empty` for a queue. `function`: the function of asyncio that
-    waits for it; empty if this is not in _OBJECTS.
+    waits for the object. Empty if that function waits for no object.
     """
     return _OBJECTS[function](thing) if function in _OBJECTS else ""
 

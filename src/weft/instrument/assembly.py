@@ -145,7 +145,7 @@ def inline_hooks(assembly: str, *, gcc: bool = True) -> str:
     count = 0
 
     def inline_hook(found: re.Match[str]) -> str:
-        """Return the inline code for one hook."""
+        """Return the inline code that takes the place of one call of a hook. `found`: the match of that call."""
         nonlocal count
         count += 1
         what, size = found[1], found[2]

@@ -55,8 +55,8 @@ def classify(name: str) -> tuple[Op, Spec]:
 
 @cache
 def _classify_base_name(name: str) -> tuple[Op, Spec]:
-    """Return what a function does (send, receive, collective and so on) and its flags. `name`: without `MPI_`
-    and `_c`.
+    """Return a function's operation (send, receive, collective and so on) and its flags. `name`: without `MPI_` and
+    `_c`.
     """
     found = meaning.all_meanings().get(name)
     op = Op.NONE if found is None or found.act not in _MATTERS else _operation_of(found)
@@ -69,7 +69,9 @@ def _classify_base_name(name: str) -> tuple[Op, Spec]:
 
 
 def _operation_of(meaning_row: Meaning) -> Op:
-    """Return what a function does (send, receive, collective and so on), from its row in the table of meanings."""
+    """Return the operation of a function (send, receive, collective and so on), from its row in the table of
+    meanings.
+    """
     if meaning_row.act is Act.COLLECTIVE:
         op = _COLLECTIVES.get(meaning_row.over)
     elif meaning_row.act is Act.COMPLETE:

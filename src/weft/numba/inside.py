@@ -37,7 +37,7 @@ class ProcessChecks:
     texts_path: Path
     findings: Path
 
-    def write(self) -> None:
+    def write_results(self) -> None:
         """Write all that was found so far: the runtime's findings, the source map, and the results of comparisons."""
         self.session.runtime.flush()
         self.session.compiler.texts.write(self.texts_path)
@@ -80,7 +80,7 @@ def begin_checks(source_map_path: Path, library: Path) -> ProcessChecks:
 
     def end() -> None:
         if os.getpid() == process:  # a child has its parent's findings, not its own
-            watch.write()
+            watch.write_results()
 
     session.tell = end  # a program that crashes does not come to its end
     end()

@@ -238,7 +238,9 @@ class LoopChecks:
         for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
             reductions = {kernel.line: kernel.reductions for kernel in held}
-            suspects += [(one, suspect) for suspect in source.find_suspects(one.py_func, reductions)] if held else []
+            suspects += (
+                [(one, suspect) for suspect in source.find_suspect_variables(one.py_func, reductions)] if held else []
+            )
         if not suspects and read_unset_memory:
             return  # garbage in, garbage out: that has been said
         where = difference.where + (f"[{', '.join(map(str, difference.index))}]" if difference.index else "")
@@ -268,7 +270,9 @@ class LoopChecks:
     def _add_mismatch(
         self, function: Any, suspect: Suspect, message: str, evidence: Mapping[str, object], certainty: str
     ) -> None:
-        """Add a difference between results at a line to the findings, or count it again."""
+        """Add a difference between results, which a suspect variable explains, to the findings, and write the findings.
+        If the same variable is known at the same line, only count it again.
+        """
         code = function.py_func.__code__
         key = (suspect.kind, code.co_filename, suspect.line, suspect.name)
         if key in self.mismatches:

@@ -128,7 +128,9 @@ class LoopBody:
         return tuple(places) if places and held >= set(self.nests.values()) else ()
 
     def _split_index(self, index: object) -> list[object]:
-        """Return the items of an index, one for each dimension."""
+        """Return the items of an array's index, one for each dimension. `index`: an index, a tuple of them, or a
+        variable that is a tuple.
+        """
         if isinstance(index, tuple | list):
             return list(index)
         if isinstance(index, ir.Var):

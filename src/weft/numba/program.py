@@ -165,10 +165,10 @@ def _read_comparisons(folder: Path) -> dict[str, Any]:
 
 def read_comparison_findings(folder: Path) -> list[Finding]:
     """Return the findings from comparing results with a sequential run."""
-    return [_make_finding(one) for one in _read_comparisons(folder).get("mismatches", ())]
+    return [_make_comparison_finding(one) for one in _read_comparisons(folder).get("mismatches", ())]
 
 
-def _make_finding(mismatch: Mapping[str, Any]) -> Finding:
+def _make_comparison_finding(mismatch: Mapping[str, Any]) -> Finding:
     """Return the finding for a difference between results that the checked process recorded."""
     sites = [
         Site(

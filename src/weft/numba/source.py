@@ -107,7 +107,7 @@ def find_loop_variables(function: FunctionType, line: int) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)][:1]
 
 
-def find_suspects(function: FunctionType, reductions: Mapping[int, Collection[str]]) -> list[Suspect]:
+def find_suspect_variables(function: FunctionType, reductions: Mapping[int, Collection[str]]) -> list[Suspect]:
     """Return the variables that may explain a wrong result of a function. `reductions`: the variables that Numba takes
     for reductions, by the line of their loop.
     """

@@ -122,7 +122,9 @@ def _is_declared_scalar(name: str, text: str) -> bool:
 
 
 def _find_statement_text(lines: Sequence[str], first_line: int) -> str:
-    """Return the text of the statement or block that begins at a line."""
+    """Return the text of the statement or block that begins at a line, from at most MOST_LINES lines. Lines for the
+    preprocessor are blank in it.
+    """
     text = "\n".join(
         "" if line.lstrip().startswith("#") else line for line in lines[first_line : first_line + MOST_LINES]
     )

@@ -342,7 +342,9 @@ def _find_identifiers(line_text: str, fortran: bool) -> Iterable[str]:
 
 
 def _count_subscripts(accesses: Sequence[tuple[AccessPlace, bool]], name: str, fortran: bool) -> int:
-    """Return how many subscripts a name has in the source line of the first access."""
+    """Return how many subscripts a name has where it first has some in the source line of the first access; 0 if it has
+    none there.
+    """
     text = get_preprocessed_line(accesses[0][0])
     if fortran:
         found = re.search(rf"\b{re.escape(name)}\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text, re.I)

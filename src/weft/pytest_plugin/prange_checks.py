@@ -64,7 +64,7 @@ class PrangeChecks:
         from weft.dataparallel.findings import make_findings
         from weft.numba.program import read_comparison_findings, read_merged_output
 
-        self._watch.write()
+        self._watch.write_results()
         texts = self._watch.session.compiler.texts
         told = read_merged_output(self._watch.findings, texts)
         return [*make_findings(told, texts), *read_comparison_findings(Path(self._folder.name))]

@@ -39,7 +39,9 @@ def _string(text: str, most: int) -> bytes:
 
 
 def _encode_frames(traceback: "TracebackType | None") -> bytes:
-    """Encode the frames of a traceback, innermost first."""
+    """Return the frames of a traceback as bytes for the recorder: their number, then file, line and function of each
+    frame, innermost first. At most FRAMES are taken.
+    """
     frames = []
     while traceback is not None:
         code = traceback.tb_frame.f_code

@@ -63,7 +63,7 @@ def describe_outcome(
 
 
 def _describe_first_difference(comparison: Comparison, forced: EventId) -> list[str]:
-    """Return lines about the first call that differs from the record."""
+    """Return lines about the first call that differs from the record, or a line that says that none does."""
     differing = next((d for d in comparison.first if d.before and d.after), None)
     if differing is None or differing.before is None or differing.after is None:
         return [f"after event {forced[1]} of rank {forced[0]} every rank makes the calls of the record"]

@@ -45,7 +45,7 @@ class SourcePoint:
 
 
 def require_event(trace: Trace, event: EventId, text: str) -> EventId:
-    """Return an event that a person named. UsageError if the run has no such event."""
+    """Return an event that a person named. Raises UsageError, which cites `text`, if the run has no such event."""
     rank, index = event
     if rank >= len(trace.ranks):
         raise UsageError(f"{text}: the run has no rank {rank}, only 0 to {len(trace.ranks) - 1}")

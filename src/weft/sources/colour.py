@@ -50,7 +50,7 @@ def plain(lines: Sequence[str]) -> list[Line]:
 
 
 def cut_line(line: Line, width: int) -> Line:
-    """Return the first `width` characters of a line."""
+    """Return the first `width` characters of a coloured line, as (class, text) pairs."""
     found: Line = []
     for kind, text in line:
         if width <= 0:

@@ -104,7 +104,9 @@ def collect_wanted_lines(trace: Trace, further_frames: Iterable[Frame] = ()) -> 
 
 
 def _add_site(wanted: Mapping[str, WantedLines], site: CallSite, *, own: bool) -> None:
-    """Add the lines of a call site and of its callers to the wanted lines."""
+    """Add the lines of a call site and of its callers to the wanted lines, by file. `own`: the site's line calls MPI
+    itself.
+    """
     if site.file and site.line > 0:
         of = wanted[site.file]
         (of.own if own else of.others).add(site.line)

@@ -230,7 +230,9 @@ def forget(trace: Trace) -> None:
 
 
 def _read_index(root: Path, problem: Callable[[str], None]) -> dict[str, KeptFile]:
-    """Return the files that a run keeps, by path; damaged entries become problems."""
+    """Return path -> what a run keeps of that file. For a damaged entry, `problem` is called with a sentence, and the
+    entries after it are left out.
+    """
     problems: list[str] = []
     data = read_json(root, INDEX, SCHEMA, problems, limit=MAX_INDEX)
     entries = data.get("files")

@@ -132,7 +132,9 @@ _READ: WeakKeyDictionary[Run, Variables] = WeakKeyDictionary()
 
 
 def variables_of(trace: Run) -> Variables:
-    """Return the variables of a run, as far as it has them."""
+    """Return the variables of a run, read from its variables.json at the first call. There are none if the file is
+    missing or damaged.
+    """
     trace = trace.origin
     if trace not in _READ:
         problems: list[str] = []

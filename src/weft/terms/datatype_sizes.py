@@ -45,9 +45,7 @@ def basic_type_size(name: str) -> int:
 
 
 def gapless_size(datatype: Datatype | None) -> int:
-    """Return the size in bytes of a datatype whose elements lie in memory without gaps; 0 for any other. Only then
-    every byte from the first to the last is accessed.
-    """
+    """Return the size in bytes of a datatype that uses every byte between its first and its last; 0 for any other."""
     size = size_in_bytes(datatype)
     if datatype is None or not size:
         return 0

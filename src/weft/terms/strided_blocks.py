@@ -78,9 +78,7 @@ def simplify_parts(parts: Iterable[Strided]) -> tuple[Strided, ...]:
 
 
 def _merge_touching(parts: list[Strided]) -> Iterator[Strided]:
-    """Yield the parts (patterns of blocks), with a part merged into the one before it if it continues where
-    that ends.
-    """
+    """Yield the parts (patterns of blocks). A part that begins where the one before it ends is merged with that."""
     held: Strided | None = None
     for part in parts:
         if held is not None and held.levels == part.levels and held.offset + held.length == part.offset:

@@ -45,7 +45,9 @@ def type_map(datatype: Datatype | None) -> tuple[TypeMapRun, ...] | None:
 
 
 def _merge_runs(runs: Iterable[TypeMapRun]) -> Iterator[TypeMapRun]:
-    """Yield the runs, each merged with the one before it if it continues it. Raises _TooMany for more than MOST."""
+    """Yield the runs of basic types. A run that continues the one before it is merged with that. Raises _TooMany for
+    more than MOST.
+    """
     held: TypeMapRun | None = None
     for many, run in enumerate(runs):
         if many > MOST:

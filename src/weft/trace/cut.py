@@ -24,15 +24,15 @@ def end_of_last_call(events: Events) -> int:
     return enter + int(decode_durations(last["duration"])[0]) + rounded
 
 
-def cut_events(events: Events, until: int) -> Events:
+def cut_events(events: Events, until_tick: int) -> Events:
     """Return a copy of the calls of a thread that began until a clock tick. If the last one returned later, it is
     changed to a call that has not returned.
 
     The process may write more meanwhile; the copy stays the same.
     """
-    events = events[: int(np.searchsorted(events["enter"], np.uint64(until), side="right"))].copy()
+    events = events[: int(np.searchsorted(events["enter"], np.uint64(until_tick), side="right"))].copy()
     last = events[-1:]
-    if len(events) and last["flags"][0] & Flag.CLOSED and end_of_last_call(events) <= until:
+    if len(events) and last["flags"][0] & Flag.CLOSED and end_of_last_call(events) <= until_tick:
         return events
     last["flags"] &= ~int(_RETURNED) & 0xFF
     last["duration"] = 0

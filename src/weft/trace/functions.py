@@ -204,11 +204,11 @@ class FunctionTable:
         """Return the name of a predefined object."""
         return self.objects.get(cls, {}).get(id)
 
-    def object_id(self, cls: str, name: str) -> int:
+    def object_id(self, object_class: str, name: str) -> int:
         """Return the id of a predefined object. KeyError if none has this name."""
-        if cls not in self._ids:
-            self._ids[cls] = {n: i for i, n in self.objects.get(cls, {}).items()}
-        return self._ids[cls][name]
+        if object_class not in self._ids:
+            self._ids[object_class] = {n: i for i, n in self.objects.get(object_class, {}).items()}
+        return self._ids[object_class][name]
 
 
 def _as_list(value: object) -> list[object]:

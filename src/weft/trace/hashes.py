@@ -52,14 +52,14 @@ def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np
     return _renumber_events_by_rank(slots, threads, Hashes(np.concatenate(rows), np.concatenate(at), whole))
 
 
-def _locate_contents(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
+def _locate_contents(rows: NDArray[Any], thread_bytes: int, bytes_before: int) -> NDArray[np.int64]:
     """Return where the recorded bytes of each row's message begin in the joined contents of all threads; -1 if there
-    are none. `size`: the bytes of this thread; `before`: the bytes of the threads before it.
+    are none. `thread_bytes`: the bytes of this thread; `bytes_before`: the bytes of the threads before it.
     """
     lengths = np.where(rows["kept"] == 1, np.minimum(rows["bytes"], CONTENT_MOST), 0).astype(np.int64)
     ends = np.cumsum((lengths + 7) // 8 * 8)
     begins = ends - (lengths + 7) // 8 * 8
-    return np.where((lengths > 0) & (ends <= size), begins + before, -1)
+    return np.where((lengths > 0) & (ends <= thread_bytes), begins + bytes_before, -1)
 
 
 def _renumber_events_by_rank(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:

@@ -2,7 +2,6 @@
 
 A switch holds how many calls its thread had made, so that calls and tasks are joined by counting; no clock is asked.
 """
-# ruff: noqa: A002 - the domain's word id
 
 from __future__ import annotations
 
@@ -162,17 +161,17 @@ class Tasks:
         """Return the task that made a call; None if there is none or it is unknown. `event`: the call's event index."""
         return self.get(int(self.ids[event]))
 
-    def get(self, id: int) -> LogicalTask | None:
+    def get(self, number: int) -> LogicalTask | None:
         """Return the task with this number; None if it made no call."""
         ids, rows = self._definitions
-        at = int(np.searchsorted(ids, id))
-        if not id or at == len(ids) or ids[at] != id:
+        at = int(np.searchsorted(ids, number))
+        if not number or at == len(ids) or ids[at] != number:
             return None
         row = rows[at]
         names, site = self.definitions.names, int(row["site"])
         kind = TaskKind(int(row["kind"])) if int(row["kind"]) in list(TaskKind) else TaskKind.NONE
         where = self._site(self, site) if site else UNKNOWN
-        return LogicalTask(id, int(row["parent"]) or None, kind, names.get((NAMED, int(row["name"])), ""), where)
+        return LogicalTask(number, int(row["parent"]) or None, kind, names.get((NAMED, int(row["name"])), ""), where)
 
     def _note_problems(self, *texts: str) -> None:
         self._told(*(f"{self._file.name}: {text}" for text in texts))

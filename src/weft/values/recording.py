@@ -73,7 +73,9 @@ def remove_value_folder(run: OpenFolder) -> None:
 
 
 def check_configuration(configuration: Path | None) -> None:
-    """Raise UsageError if a configuration is wrong, before anything slow is done."""
+    """Raise UsageError if a configuration is wrong, before anything slow is done. A file that does not exist yet is
+    right if its folder exists.
+    """
     if configuration is None:
         return
     if configuration.exists():

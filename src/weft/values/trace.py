@@ -51,7 +51,7 @@ class ValueTrace:
         return (self.path / FOLDER / PROCESSORS).exists()
 
     def names_by_scope(self) -> dict[str, set[str]]:
-        """Return the program's names by scope: files, procedures, loops, regions and probes."""
+        """Return scope -> the program's names of that kind; the scopes are file, procedure, loop, region and probe."""
         known: dict[str, set[str]] = {"file": set(), "procedure": set(), "loop": set(), "region": set(), "probe": set()}
         kinds = {PlaceKind.PROBE: "probe", PlaceKind.LOOP: "loop", PlaceKind.REGION: "region"}
         for place in (place for one in self.processes for place in one.places if place.kind in kinds):

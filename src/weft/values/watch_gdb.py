@@ -145,7 +145,7 @@ def parse_subscripts(text: str) -> tuple[str, list[str]] | None:
 
 
 def split_subscripts(text: str) -> list[str]:
-    """Split subscripts at the commas that are not in further brackets."""
+    """Return the parts of a text between its commas; commas in further brackets do not count."""
     parts, depth = [""], 0
     for letter_ in text:
         depth += (letter_ in "[(") - (letter_ in "])")
@@ -226,7 +226,9 @@ class ArrayRange:
         return int(value.address)
 
     def read_elements(self) -> Elements:
-        """Read the elements of all ranges from the program's memory."""
+        """Read the elements of all ranges from the program's memory, with their shape and strides in bytes. Raises
+        UnfitExpression if they do not lie in memory or too far apart.
+        """
         kind, size = number_type(self.first_element().type)
         begin = self.element_address()
         shape = [n for _, n in self.ranges if n is not None]
@@ -304,7 +306,9 @@ class WatchedLine(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         return False
 
     def keep(self) -> None:
-        """Record the value of the watched expression in the newest frame."""
+        """Record the value of the watched expression in the newest frame, which is selected for that. Raises
+        UnfitExpression if it cannot be recorded.
+        """
         frame = gdb.newest_frame()
         frame.select()
         sal = frame.find_sal()

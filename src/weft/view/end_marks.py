@@ -38,12 +38,12 @@ def find_end_marks(trace: Trace) -> list[EndMark]:
     return [_make_mark(end) for end in find_ends(trace) if _is_early_end(end, running)]
 
 
-def _is_early_end(end: End, running: bool) -> bool:
+def _is_early_end(end: End, is_running: bool) -> bool:
     """Return whether a rank ended before MPI_Finalize, or with an error, in a way that no open call shows."""
     if end.how is How.EXIT:
         return not called_finalize(end.rank) or (end.ending is not None and end.ending.code != 0)
     if end.how in (How.CUT_OFF, How.SIGNAL):
-        return not running and not end.open_calls
+        return not is_running and not end.open_calls
     return end.how in _OF
 
 

@@ -199,7 +199,7 @@ class _ExportData:
         messages: dict[str, dict[str, Any]] = {}
         bands: dict[int, dict[str, Any]] = {}
         for start, end in spans:
-            found = self.links.links_in_window(scale, start, end, many=MAX_LINKS)
+            found = self.links.links_in_window(scale, start, end, most_messages=MAX_LINKS)
             for message in found["messages"]:
                 kept = {key: value for key, value in message.items() if key not in ("from", "to", "end")}
                 messages.setdefault(json.dumps([kept.get("send"), kept.get("receive"), kept.get("event")]), kept)

@@ -115,19 +115,19 @@ class Links:
         return found
 
     def links_in_window(
-        self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES, hits: Hits | None = None
+        self, scale: Scale, start: float, end: float, most_messages: int = MAX_MESSAGES, hits: Hits | None = None
     ) -> dict[str, Any]:
         """Return the messages and collectives to draw in an interval of an axis, from `start` up to `end`.
 
-        If there are more than `many` messages, only the costliest and the unmatched ones are returned; with `hits`
-        (calls that fit a filter), the fitting ones instead. With `hits`, each link has a key `fits`: whether one of its
-        calls fits.
+        If there are more than `most_messages` messages, only the costliest and the unmatched ones are returned; with
+        `hits` (calls that fit a filter), the fitting ones instead. With `hits`, each link has a key `fits`: whether one
+        of its calls fits.
         """
         t0, t1 = (int(t) for t in scale.times_at([start, end]))
         events = self.events_in_window(scale.timeline, t0, t1)
         found = {
-            **self._messages_in_window(scale, events, many, hits),
-            **self._bands_in_window(scale, events, max(many // 4, MAX_BANDS)),
+            **self._messages_in_window(scale, events, most_messages, hits),
+            **self._bands_in_window(scale, events, max(most_messages // 4, MAX_BANDS)),
         }
         if hits is not None:
             for one in [*found["messages"], *found["bands"]]:
@@ -176,18 +176,18 @@ class Links:
         return WindowRows(np.array(lows, np.int64), np.array(highs, np.int64))
 
     def _messages_in_window(
-        self, scale: Scale, events: tuple[Ints, Ints], many: int, hits: Hits | None = None
+        self, scale: Scale, events: tuple[Ints, Ints], most_messages: int, hits: Hits | None = None
     ) -> dict[str, Any]:  # fmt: skip
         """Return the messages to draw in a window, and how many are left out. `events`: as from events_in_window;
-        `many`: the most messages to draw; `hits`: the calls that fit a filter.
+        `most_messages`: the most messages to draw; `hits`: the calls that fit a filter.
         """
         sends, recvs = self._rows_in_window(self.match.sends, events), self._rows_in_window(self.match.recvs, events)
         count = max(sends.count, recvs.count)
-        if count <= many:
+        if count <= most_messages:
             return {"messages": self._messages_of_rows(scale, sends.all_rows(), recvs.all_rows()), "hidden": 0}
         if hits is not None:
             rows = [self._rows_of_hits(posts, events, hits) for posts in (self.match.sends, self.match.recvs)]
-            if max(map(len, rows)) <= many and any(map(len, rows)):
+            if max(map(len, rows)) <= most_messages and any(map(len, rows)):
                 shown = self._messages_of_rows(scale, rows[0], rows[1])
                 return {"messages": shown, "hidden": max(0, count - len(shown))}
         worst = self._costliest_messages(scale, events)
@@ -337,7 +337,7 @@ class Links:
 
     # Collectives
 
-    def _bands_in_window(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
+    def _bands_in_window(self, scale: Scale, events: tuple[Ints, Ints], most_bands: int) -> dict[str, Any]:
         """Return the collectives in a window as bands to draw. If there are too many, the list is empty and
         `bands_hidden` is true.
         """
@@ -351,7 +351,7 @@ class Links:
             parts.append(colls.instance[part.start + int(low) : part.start + int(high)])
         instances = np.unique(np.concatenate(parts))
         sizes = (of.first[instances.astype(np.int64) + 1] - of.first[instances.astype(np.int64)]).astype(np.int64)
-        if len(instances) > many or int(sizes.sum()) > MAX_PARTS:
+        if len(instances) > most_bands or int(sizes.sum()) > MAX_PARTS:
             return {"bands": [], "bands_hidden": True}
         return {"bands": [self.draw_collective(scale, int(i)) for i in instances], "bands_hidden": False}
 

@@ -116,13 +116,13 @@ class Rows:
         }
         return {name: of for name, of in {**found, **self._group_by_communicator()}.items() if len(of) > 1}
 
-    def _group_rows(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:
-        """Return the rows of the picture in groups, as (name, rows). `name_of`: the group's name for each
+    def _group_rows(self, group_names: Mapping[int, str]) -> list[tuple[str, list[int]]]:
+        """Return the rows of the picture in groups, as (name, rows). `group_names`: the group's name for each
         rank index.
         """
         groups: dict[str, list[int]] = {}
         for row in self.all:
-            groups.setdefault(name_of[row.rank.index], []).append(row.index)
+            groups.setdefault(group_names[row.rank.index], []).append(row.index)
         return list(groups.items())
 
     def _group_by_behaviour(self) -> list[tuple[str, list[int]]]:

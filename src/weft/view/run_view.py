@@ -366,7 +366,7 @@ class RunView:
         best: tuple[float, int, int] | None = None
         for other, places in hits.items():
             too = other < row if back else other > row
-            found = _next_fitting_call(scale, other, places, near, back=back, too=too)
+            found = _next_fitting_call(scale, other, places, near, back=back, including_near=too)
             if found and (best is None or (found > best if back else found < best)):
                 best = found
         event = None
@@ -428,20 +428,20 @@ def _count_first_events(finding: Finding) -> int:
 
 
 def _next_fitting_call(
-    scale: Scale, row: int, places: NDArray[np.int64], near: float, *, back: bool, too: bool
+    scale: Scale, row: int, positions: NDArray[np.int64], near: float, *, back: bool, including_near: bool
 ) -> tuple[float, int, int] | None:
     """Return the next call of a row that fits a filter, after the position `near` of the axis (with `back`: before it),
     as (start, row, position in the row). None if there is none.
 
-    `too`: a call that begins exactly at the position counts.
+    `including_near`: a call that begins exactly at the position counts.
     """
 
     def start(at: int) -> float:
-        return float(scale.positions(scale.timeline.event_times(np.array([row]), places[at : at + 1])[0])[0])
+        return float(scale.positions(scale.timeline.event_times(np.array([row]), positions[at : at + 1])[0])[0])
 
     # What begins at the place itself lies before the cut: going back it is next, going on it is not.
-    at_cut = too if back else not too
-    low, high = 0, len(places)
+    at_cut = including_near if back else not including_near
+    low, high = 0, len(positions)
     while low < high:
         middle = (low + high) // 2
         if start(middle) < near or (start(middle) == near and at_cut):
@@ -449,4 +449,4 @@ def _next_fitting_call(
         else:
             high = middle
     at = low - 1 if back else low
-    return (start(at), row, int(places[at])) if 0 <= at < len(places) else None
+    return (start(at), row, int(positions[at])) if 0 <= at < len(positions) else None

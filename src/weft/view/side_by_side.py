@@ -132,8 +132,8 @@ class SideBySide:
         return {"rank": one.rank, "what": "call", "first": first, "alike": one.alike, "sides": found}
 
     def _content_to_json(self, scales: tuple[Scale, Scale], one: MessageContent) -> Body:
-        """Return a message whose content differs as JSON values, with its position in both runs. It is the first of
-        several that depend on each other.
+        """Return a message with different contents as JSON values, with its position in both runs. Later messages may
+        differ as a consequence of it.
         """
         sides = ((self.before, one.before), (self.after, one.after))
         found = [_locate_difference(picture, scale, one.rank, event)

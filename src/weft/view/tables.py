@@ -85,9 +85,9 @@ class IntervalTables:
             ),
         }
 
-    def _waiting_by_cause(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
+    def _waiting_by_cause(self, t0: int, t1: int, ns_in_mpi: int) -> dict[str, Any]:
         """Return how long ranks waited in an interval of time (ns), by cause, with the share of all ranks' time.
-        `in_mpi`: the ns that all ranks spent in MPI.
+        `ns_in_mpi`: the ns that all ranks spent in MPI.
         """
         rows, run = waits_of_run(self.trace, self.match).late, self._ledger
         base = Base(t1 - t0, run.base.ranks, run.base.streams)
@@ -95,10 +95,10 @@ class IntervalTables:
         found = [(cause, int(inside[rows.cause == cause].sum())) for cause in LATE]
         late = sum(ns for _, ns in found)
         causes: list[tuple[str, str, bool, int]] = [(c.slug, c.label, True, ns) for c, ns in found if ns]
-        causes.append(("else", f"everything else in {self.trace.system.name}", False, in_mpi - late))
+        causes.append(("else", f"everything else in {self.trace.system.name}", False, ns_in_mpi - late))
         return {
             "base": {"ns": base.ns, "span_ns": base.span, "text": base.words},
-            "in_mpi_ns": in_mpi,
+            "in_mpi_ns": ns_in_mpi,
             "late_ns": late,
             "crowded": run.crowded,
             "open_calls": run.open_calls,

@@ -129,13 +129,13 @@ class ValueView:
         known = [size for size in sizes if 0 < size < np.inf]
         return [min(known), max(known)] if known else None
 
-    def _moment_of_value(self, only: KeptValue, side: int) -> int:
+    def _moment_of_value(self, value: KeptValue, side: int) -> int:
         """Return the position of the moment that has a value which only one run has. `side`: 0 for the reference, 1 for
         the run.
         """
         rows = (self._aligned.before, self._aligned.after)[side]
-        process = next(n for n, one in enumerate(rows.trace.processes) if one is only.process)
-        at = int(np.flatnonzero((rows.process == process) & (rows.row == only.row))[0])
+        process = next(n for n, one in enumerate(rows.trace.processes) if one is value.process)
+        at = int(np.flatnonzero((rows.process == process) & (rows.row == value.row))[0])
         return self.moment_position(int(np.searchsorted(self._aligned.keys, rows.key[at])))
 
     # Both runs over their moments

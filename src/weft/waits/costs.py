@@ -130,11 +130,11 @@ def compute_costs(trace: Trace, match: Match, *, only_noticeable: bool = False) 
     return Costs(times, pairs, waits.blocked)
 
 
-def _sum_by_call_sites(waits: Waiting, rows: WaitRows, least: float) -> WaitPairs:
+def _sum_by_call_sites(waits: Waiting, rows: WaitRows, least_ns: float) -> WaitPairs:
     """Return the sums of waits for each pair of call sites (of the waiting and of the late call). Empty if all of them
-    together cost less than `least` ns.
+    together cost less than `least_ns` ns.
     """
-    if not len(rows) or int(rows.ns.sum()) < least:
+    if not len(rows) or int(rows.ns.sum()) < least_ns:
         rows = WaitRows(rows.waiter[:0], rows.ns[:0], rows.culprit[:0], rows.cause[:0])
     # Sites are numbered by each rank: equal lines of several ranks are merged by name when they are reported.
     clock = waits.clock
@@ -230,24 +230,26 @@ class _FindingMaker:
         )  # fmt: skip
 
 
-def _find_awaited_ranks(pairs: WaitPairs, some: Ints, late: list[int], waiters: list[int]) -> list[int]:
+def _find_awaited_ranks(pairs: WaitPairs, pair_rows: Ints, late: list[int], waiters: list[int]) -> list[int]:
     """Return the late ranks for which others wait. If late ranks wait as well, only those remain that make others wait
-    longer than they wait themselves; [] if all wait for each other about as long. `some`: the rows in `pairs` to look
-    at.
+    longer than they wait themselves; [] if all wait for each other about as long. `pair_rows`: the rows in `pairs` to
+    look at.
     """
     if not set(late) & set(waiters):
         return late
-    ns, keys = pairs.ns[some], pairs.keys[some]
+    ns, keys = pairs.ns[pair_rows], pairs.keys[pair_rows]
     excess = {rank: int(ns[keys[:, 2] == rank].sum() - ns[keys[:, 0] == rank].sum()) for rank in late}
     found = [rank for rank in late if excess[rank] > 0]
     return found if sum(excess[rank] for rank in found) >= MOSTLY * int(ns.sum()) else []
 
 
-def _compare_work(trace: Trace, pairs: WaitPairs, some: Ints, last: list[int]) -> str:
+def _compare_work(trace: Trace, pairs: WaitPairs, pair_rows: Ints, late_ranks: list[int]) -> str:
     """Return in words where a late rank computes most, compared with a rank that waits for it. "" if it does not
-    compute much longer there, or if that is not known. `some`: the rows in `pairs` to look at; `last`: the late ranks.
+    compute much longer there, or if that is not known. `pair_rows`: the rows in `pairs` to look at.
     """
-    rows = [row for row in some.tolist() if pairs.keys[row, 2] in last and pairs.keys[row, 0] not in last]
+    rows = [
+        row for row in pair_rows.tolist() if pairs.keys[row, 2] in late_ranks and pairs.keys[row, 0] not in late_ranks
+    ]
     if not rows:
         return ""
     row = max(rows, key=lambda row: int(pairs.ns[row]))

@@ -46,11 +46,11 @@ class EventTimes:
         """Return the times (ns) at which all events of the run ended; -1 if one did not."""
         return self._all_times[1]
 
-    def entry_and_exit(self, place: int) -> tuple[int, int]:
-        """Return the times in ns at which an event was entered and left; -1 as exit if it was never left. `place`: the
-        event's number among all events of the run.
+    def entry_and_exit(self, event_number: int) -> tuple[int, int]:
+        """Return the times in ns at which an event was entered and left; -1 as exit if it was never left.
+        `event_number`: its number among all events of the run.
         """
-        event = self.event(place)
+        event = self.event(event_number)
         leave = event.exit_ns
         return event.enter_ns, -1 if leave is None else leave
 
@@ -85,15 +85,15 @@ class EventTimes:
         """Return the call site of each event of the run, as the id that its rank has for it."""
         return np.concatenate([*(r.events["site"] for r in self.trace.ranks), np.zeros(0, np.uint32)])
 
-    def ranks_of(self, places: Ints) -> Ints:
-        """Return the rank index of each event. `places`: their numbers among all events of the run."""
-        found: Ints = np.searchsorted(self.first, places, side="right") - 1
+    def ranks_of(self, event_numbers: Ints) -> Ints:
+        """Return the rank index of each event. `event_numbers`: their numbers among all events of the run."""
+        found: Ints = np.searchsorted(self.first, event_numbers, side="right") - 1
         return found
 
-    def event(self, place: int) -> Event:
+    def event(self, event_number: int) -> Event:
         """Return an event by its number among all events of the run."""
-        rank = int(np.searchsorted(self.first, place, side="right")) - 1
-        return self.trace.ranks[rank].event(place - int(self.first[rank]))
+        rank = int(np.searchsorted(self.first, event_number, side="right")) - 1
+        return self.trace.ranks[rank].event(event_number - int(self.first[rank]))
 
     @cached_property
     def span(self) -> int:

@@ -35,9 +35,9 @@ class Imbalance(Evidence):
     work_ns: Sequence[int]
 
 
-def find_imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
+def find_imbalance(trace: Trace, times: Times, least_ns: float) -> list[Finding]:
     """Return a finding about the rank that computes longest, if it computes much longer than the mean and the others
-    lose at least `least` ns by it. [] if a rank has several threads or a call was left open: then computing time is not
+    lose at least `least_ns` by it. [] if a rank has several threads or a call was left open: then computing time is not
     known.
     """
     if (times.threads != 1).any() or times.left_open:
@@ -48,7 +48,7 @@ def find_imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
     others[busiest] = work[busiest]
     mean, most = float(others.mean()), int(work[busiest])
     lost = int(np.maximum(most - others, 0).sum())
-    if mean <= 0 or most < (1 + IMBALANCE) * mean or lost < least:
+    if mean <= 0 or most < (1 + IMBALANCE) * mean or lost < least_ns:
         return []
     events, place = _find_longest_computation(trace.ranks[busiest])
     return [

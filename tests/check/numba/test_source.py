@@ -94,14 +94,14 @@ def around(a: Any) -> Any:
     ],
 )
 def test_the_variable_at_fault_is_named(function: Callable[..., Any], kinds: list[str]) -> None:
-    assert [one.kind for one in source.find_suspects(function, {})] == kinds
+    assert [one.kind for one in source.find_suspect_variables(function, {})] == kinds
 
 
 def test_a_reduction_may_be_summed_up_but_not_looked_at() -> None:
     loop = source.find_parallel_loops(summed)[0].lineno
-    assert source.find_suspects(summed, {loop: ["total"]}) == []
+    assert source.find_suspect_variables(summed, {loop: ["total"]}) == []
     loop = source.find_parallel_loops(peeked)[0].lineno
-    found = source.find_suspects(peeked, {loop: ["total"]})
+    found = source.find_suspect_variables(peeked, {loop: ["total"]})
     assert [(one.kind, one.line) for one in found] == [("early-reduction-use", loop + 2)]
 
 

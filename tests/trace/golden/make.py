@@ -31,16 +31,16 @@ def make(path: Path) -> None:
         rank.allreduce(comm=pair[0], op="MPI_MAX", error=rank.index)
     access = np.zeros(1, ACCESS)
     access["window"], access["end"], access["kind"], access["bytes"], access["result"] = 7, 5, AccessKind.FETCH, 8, 41
-    r0.accesses(access)
+    r0.append_accesses(access)
     touch = np.zeros(1, TOUCH)
     touch["low"], touch["count"], touch["size"], touch["stride"], touch["event"] = 0x1000, 10, 8, 16, 2
     touch["kind"], touch["thread"] = TouchKind.WRITE, 1
-    r1.touches(touch)
+    r1.append_touches(touch)
     hashed = np.zeros(2, HASHED)
     hashed["hash"], hashed["bytes"], hashed["event"], hashed["request"] = (0xABCD, 41), (2**33, 8), (0, 1), (0, 256)
     hashed["side"], hashed["kept"] = HashSide.RECEIVED, (0, 1)
-    r1.hashes(hashed)
-    r1.contents(b"8 bytes.")
+    r1.append_hashes(hashed)
+    r1.append_contents(b"8 bytes.")
     b.spawn([0, 1], 1, name="4711-1764160000000000000-1")
     r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
     r0.add_ending(

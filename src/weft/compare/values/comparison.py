@@ -170,7 +170,7 @@ class _MomentJudge:
 
     def _find_array_magnitude(self, array_name: str) -> float:
         """Return the largest magnitude that the elements of an array have in the reference. Values that were kept after
-        a loop are looked at, or, without these, the first others.
+        a loop are looked at; if there are none, the first values of the array.
         """
         if array_name not in self.scales:
             kept = [

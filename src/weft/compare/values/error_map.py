@@ -100,7 +100,7 @@ def compute_error_cells(
             continue
         for part in _split_into_chunks(inner):
             a, b = (side[box_slices(part, pair.box)] for side in arrays)
-            _raise_cells(cells, compute_element_distances(a, b, measure), part, window, axes)
+            _merge_errors_into_cells(cells, compute_element_distances(a, b, measure), part, window, axes)
     return cells
 
 
@@ -148,7 +148,7 @@ def compute_element_distances(reference: NDArray[Any], run: NDArray[Any], measur
     return np.where(alike, 0.0, np.where(np.isfinite(found), found, np.inf))
 
 
-def _raise_cells(cells: Floats, distances: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
+def _merge_errors_into_cells(cells: Floats, distances: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
     """Raise each cell of the error map to the largest of `distances` among its elements. `distances` are those of one
     part of the window; `axes`: the dimensions that the map shows.
     """

@@ -19,8 +19,8 @@ struct site weft_sites[SITES];
 
 static inline struct site *site_for(uintptr_t pc) { return &weft_sites[(pc >> 2) & (SITES - 1)]; }
 
-/* Return the shadow cell that stands for exactly [address, address + size), or NULL where there is none: then judge_access()
- * splits cells. */
+/* Return the shadow cell that stands for exactly [address, address + size), or NULL where there is none: then
+ * judge_access() splits cells. */
 static inline __attribute__((always_inline)) struct cell *find_exact_cell(uintptr_t address, size_t size) {
     struct cell *cell = cell8(address);
     if (size == 8) return cell;
@@ -169,7 +169,8 @@ static inline __attribute__((always_inline)) void check_aligned_write(uintptr_t 
     check_write_slowly(address, size, pc, site);
 }
 
-/* What rewritten assembly calls where its own few instructions did not let the access pass. The site is the place's own. */
+/* Called by rewritten assembly for an access of n bytes that its own few instructions did not let pass. `s`: the site of
+ * this place alone (what it may access). */
 #define SLOW(n)                                                                                                        \
     void weft_check_slow_read##n(uintptr_t a, struct site *s) {                                                        \
         if (!note_shared_read(a, n, s->key, s) && !count_repeated_fault(a, n, s->place, s))                            \

@@ -294,8 +294,8 @@ void weft_check_loop_begin(int construct_id, int dimension_count, unsigned flags
 #define CLAUSE                                                                                                         \
     if (now.off || nested || (weft_construct.what == SEQUENTIAL)) return;
 
-/* Handle an ON clause: keep the root of the array's alignment and its coordinates in terms of the loop's indices. Ends
- * the program if the array is not distributed. */
+/* Handle DVM's ON clause: keep the root of the array's alignment and its coordinates in terms of the loop's indices.
+ * Ends the program if the array is not distributed. */
 static void set_on_target(int variable_id, const void *base, int dimension_count, const int axis[],
                           const int64_t coefficient[], const int64_t offset[]) {
     struct object *object = find_object(variable_id, base);
@@ -317,8 +317,8 @@ void weft_check_loop_on(int variable_id, const void *base, int dimension_count, 
     CLAUSE set_on_target(variable_id, base, dimension_count, axis, coefficient, offset);
 }
 
-/* Handle a TIE clause: which loop index goes along with which dimension of the array. For a distributed array without
- * ON it also says where iterations run. */
+/* Handle DVM's TIE clause: which loop index goes along with which dimension of the array. For a distributed array
+ * without ON it also says where iterations run. */
 void weft_check_loop_tie(int variable_id, const void *base, int dimension_count, const int axis[],
                          const int64_t coefficient[], const int64_t offset[]) {
     CLAUSE
@@ -335,7 +335,7 @@ void weft_check_loop_tie(int variable_id, const void *base, int dimension_count,
     }
 }
 
-/* Handle a CONSISTENT clause: iterations write these elements of a replicated array, whose copies become the same
+/* Handle DVM's CONSISTENT clause: iterations write these elements of a replicated array, whose copies become the same
  * afterwards (`group_id` not 0: asynchronously). */
 void weft_check_loop_consistent(int group_id, int variable_id, const void *base, int dimension_count, const int axis[],
                                 const int64_t coefficient[], const int64_t offset[]) {
@@ -372,8 +372,8 @@ static bool is_distributed_dimension(const struct object *object, int dimension)
     return false;
 }
 
-/* Handle an ACROSS clause: dependences up to low[] and high[] elements wide in each dimension are right; NULL: as wide
- * as the shadow edges. Wider ones than the edges are reported. */
+/* Handle DVM's ACROSS clause: dependences up to low[] and high[] elements wide in each dimension are right; NULL: as
+ * wide as the shadow edges. Wider ones than the edges are reported. */
 void weft_check_loop_across(int variable_id, const void *base, int dimension_count, const int64_t low[],
                             const int64_t high[]) {
     CLAUSE
@@ -397,8 +397,8 @@ void weft_check_loop_shadow_renew(int variable_id, const void *base, int dimensi
     CLAUSE weft_check_shadow_renew(weft_construct.id, variable_id, base, dimension_count, low, high, corner);
 }
 
-/* Handle a SHADOW_COMPUTE clause: iterations also compute the shadow edges, low[] and high[] elements wide (NULL: as
- * declared). */
+/* Handle DVM's SHADOW_COMPUTE clause: iterations also compute the shadow edges, low[] and high[] elements wide (NULL:
+ * as declared). */
 void weft_check_loop_shadow_compute(int variable_id, const void *base, int dimension_count, const int64_t low[],
                                     const int64_t high[]) {
     CLAUSE

@@ -40,7 +40,7 @@ static void set_widths(const struct object *object, struct widths *widths, int d
     }
 }
 
-/* Handle SHADOW_RENEW: an array's shadow edges are fresh from now on, low[] and high[] wide (NULL: as declared).
+/* Handle DVM's SHADOW_RENEW: an array's shadow edges are fresh from now on, low[] and high[] wide (NULL: as declared).
  * `corner`: with the corners. */
 void weft_check_shadow_renew(int construct_id, int variable_id, const void *base, int dimension_count,
                              const int64_t low[], const int64_t high[], int corner) {
@@ -90,8 +90,8 @@ void weft_check_shadow_group(int construct_id, int group_id, int variable_id, co
     set_widths(object, &members[i].widths, dimension_count, low, high);
 }
 
-/* Handle SHADOW_START: the asynchronous renewal of a group's edges begins. Reports an empty group, or one that has been
- * started already. */
+/* Handle DVM's SHADOW_START: the asynchronous renewal of a group's edges begins. Reports an empty group, or one that
+ * has been started already. */
 void weft_check_shadow_start(int construct_id, int group_id) {
     if (now.off) return;
     bool any = false;
@@ -107,7 +107,7 @@ void weft_check_shadow_start(int construct_id, int group_id) {
     forget_sites();
 }
 
-/* Handle SHADOW_WAIT: the group's edges are as fresh as when their renewal began. Reports a group that was not
+/* Handle DVM's SHADOW_WAIT: the group's edges are as fresh as when their renewal began. Reports a group that was not
  * started. */
 void weft_check_shadow_wait(int construct_id, int group_id) {
     if (now.off) return;
@@ -163,15 +163,16 @@ static void add_remote_access(int variable_id, const void *base, int dimension_c
     weft_construct.remote_count++;
 }
 
-/* Handle REMOTE_ACCESS at a loop: these remote elements are loaded when the loop begins. */
+/* Handle DVM's REMOTE_ACCESS at a loop: these remote elements are loaded when the loop begins. */
 void weft_check_loop_remote(int variable_id, const void *base, int dimension_count, const int axis[],
                             const int64_t coefficient[], const int64_t offset[]) {
     if (!now.off && weft_construct.what != SEQUENTIAL && !weft_construct.started)
         add_remote_access(variable_id, base, dimension_count, axis, coefficient, offset, SPLIT - 1);
 }
 
-/* Handle REMOTE_ACCESS(group: ...) at a loop. The first use of a group loads its elements; a later prefetch loads them
- * where it stands. Until a loop uses them the group is being loaded: DVM ends a program that prefetches it again. */
+/* Handle DVM's REMOTE_ACCESS(group: ...) at a loop. The first use of a group loads its elements; a later prefetch
+ * loads them where it stands. Until a loop uses them the group is being loaded: DVM ends a program that prefetches
+ * it again. */
 void weft_check_loop_remote_group(int group_id, int variable_id, const void *base, int dimension_count,
                                   const int axis[], const int64_t coefficient[], const int64_t offset[]) {
     if (now.off || weft_construct.what == SEQUENTIAL || weft_construct.started) return;
@@ -186,7 +187,7 @@ void weft_check_loop_remote_group(int group_id, int variable_id, const void *bas
                       group->filled ? group->filled : SPLIT - 1);
 }
 
-/* Handle PREFETCH: a group's remote elements are as of now. Reports a group that is being loaded already. */
+/* Handle DVM's PREFETCH: a group's remote elements are as of now. Reports a group that is being loaded already. */
 void weft_check_remote_prefetch(int construct_id, int group_id) {
     struct remote_group *group = find_remote_group(group_id);
     count_run(construct_id);
@@ -196,7 +197,7 @@ void weft_check_remote_prefetch(int construct_id, int group_id) {
     group->filled = advance_time();
 }
 
-/* Handle RESET: forget a group of remote accesses. */
+/* Handle DVM's RESET: forget a group of remote accesses. */
 void weft_check_remote_reset(int construct_id, int group_id) {
     count_run(construct_id);
     struct remote_group *group = find_remote_group(group_id);
@@ -436,7 +437,7 @@ static void note_actual_or_fetched(int variable_id, const void *base, int dimens
         *(is_get_actual ? &object->got_at : &object->actual_at) = now.cur;
 }
 
-/* Handle ACTUAL or GET_ACTUAL for a variable or section: advance time, note it, and judge all places again. */
+/* Handle DVM's ACTUAL or GET_ACTUAL for a variable or section: advance time, note it, and judge all places again. */
 static void handle_actual_or_get_actual(int variable_id, const void *base, int dimension_count, const int64_t low[],
                                         const int64_t high[], bool is_get_actual) {
     if (now.off) return;
@@ -445,7 +446,7 @@ static void handle_actual_or_get_actual(int variable_id, const void *base, int d
     forget_sites();
 }
 
-/* Handle ACTUAL: the host's copy of a variable or section is the newest one (base NULL: of everything). */
+/* Handle DVM's ACTUAL: the host's copy of a variable or section is the newest one (base NULL: of everything). */
 void weft_check_actual(int construct_id, int variable_id, const void *base, size_t bytes, int dimension_count,
                        const int64_t low[], const int64_t high[]) {
     (void)bytes;
@@ -453,7 +454,7 @@ void weft_check_actual(int construct_id, int variable_id, const void *base, size
     handle_actual_or_get_actual(variable_id, base, dimension_count, low, high, false);
 }
 
-/* Handle GET_ACTUAL: the host gets the device's copy of a variable or section (base NULL: of everything). */
+/* Handle DVM's GET_ACTUAL: the host gets the device's copy of a variable or section (base NULL: of everything). */
 void weft_check_get_actual(int construct_id, int variable_id, const void *base, size_t bytes, int dimension_count,
                            const int64_t low[], const int64_t high[]) {
     (void)bytes;
@@ -491,7 +492,7 @@ static void check_task_number(int construct_id, int task_array_id, int64_t task)
     }
 }
 
-/* Handle MAP: check that the task exists. On which processors it runs (low, high) does not matter here. */
+/* Handle DVM's MAP: check that the task exists. On which processors it runs (low, high) does not matter here. */
 void weft_check_task_map(int construct_id, int task_array_id, int64_t task, int64_t low, int64_t high) {
     if (now.off) return;
     count_run(construct_id);

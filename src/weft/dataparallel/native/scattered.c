@@ -86,7 +86,7 @@ static int64_t find_owner_of_index(const struct object *object, int axis, int64_
     return INT64_MIN;
 }
 
-/* Handle DERIVED: an element belongs to the processor that has the given index of the target along `axis`. */
+/* Handle DVM's DERIVED: an element belongs to the processor that has the given index of the target along `axis`. */
 void weft_check_owner_derived(int variable_id, const void *base, int dimension, int64_t element, int target_id,
                               const void *target_base, int axis, int64_t index) {
     if (!now.off)
@@ -302,8 +302,8 @@ static int64_t value_at(uintptr_t address, size_t size) {
     return size == 8 ? *(const int64_t *)address : size == 4 ? *(const int32_t *)address : INT64_MIN;
 }
 
-/* Handle LOCALIZE: report values of an array that are no index of the target which the value's own processor has, by
- * itself or by an edge. */
+/* Handle DVM's LOCALIZE: report values of an array that are no index of the target which the value's own processor has,
+ * by itself or by an edge. */
 void weft_check_localize(int construct_id, int variable_id, const void *base, int target_id, const void *target_base,
                          int axis) {
     struct object *object = now.off ? NULL : find_object(variable_id, base),

@@ -71,7 +71,7 @@ static struct part *allocate_part(void) {
     return &parts[weft_parts_under_way];
 }
 
-/* Handle ASYNCHRONOUS: copies of a group begin. Reports a group that has not been waited for. */
+/* Handle DVM's ASYNCHRONOUS: copies of a group begin. Reports a group that has not been waited for. */
 void weft_check_copy_start(int construct_id, int group_id) {
     if (now.off) return;
     advance_time();
@@ -113,7 +113,7 @@ void weft_check_copy_part(int construct_id, int group_id, int written, const voi
     forget_sites();
 }
 
-/* Handle ASYNCWAIT: the copies of a group have completed. Reports a group that was not started. */
+/* Handle DVM's ASYNCWAIT: the copies of a group have completed. Reports a group that was not started. */
 void weft_check_copy_wait(int construct_id, int group_id) {
     if (now.off) return;
     advance_time();

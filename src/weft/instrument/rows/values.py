@@ -94,7 +94,9 @@ class InstructionEffects:
         return int(shift, 0), int(shift, 0) < self.graph.taken
 
     def compute_address(self, operand: str, state: MachineState) -> Form | None:
-        """Return the linear form of the address of a memory operand; None if it is unknown."""
+        """Return the address of a memory operand, such as `8(%rbx,%rax,4)`, as a linear form (a sum of registers, stack
+        slots and constants); None if it is unknown.
+        """
         found = MEMORY.match(operand)
         if not found:
             return None

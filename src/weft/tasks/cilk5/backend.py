@@ -394,8 +394,8 @@ class Cilk5Backend(NativeBackend):
         return super()._handle_gdb_stop(stop, movement, record_address)
 
     def _stop_at_breakpoint(self, stop: dict[str, Any], movement: Movement, record_address: int | None) -> Stop:
-        """Return the stop at a breakpoint of the user. If the breakpoint is in the head of a procedure, run on to the
-        procedure's first line before.
+        """Return the stop at a breakpoint of the user. If the breakpoint is in the head of a procedure, first run on to
+        the procedure's first line.
         """
         thread = int(str(stop.get("thread-id", 0)))
         frame = self._gdb.stack(thread)[0]

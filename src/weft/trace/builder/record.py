@@ -205,24 +205,22 @@ class RankRecord:
         """Append nibbles to the OUTCOMES stream of a run of level `outcomes`."""
         self._outcomes.setdefault(thread, []).extend(nibbles)
 
-    def accesses(self, rows: NDArray[Any], thread: int = 0) -> None:
+    def append_accesses(self, rows: NDArray[Any], thread: int = 0) -> None:
         """Append locks and atomic accesses of windows (dtype layout.ACCESS) to the thread's WINDOWS stream."""
         self._open_record().append(StreamKind.WINDOWS, thread, rows)
 
-    def touches(self, rows: NDArray[Any], number: int = 0) -> None:
+    def append_touches(self, rows: NDArray[Any], number: int = 0) -> None:
         """Append accesses to buffers of pending operations, and the buffers, to an ACCESSES stream (dtype
         layout.TOUCH).
         """
         self._open_record().append(StreamKind.ACCESSES, number, rows)
 
-    def hashes(self, rows: NDArray[Any], thread: int = 0) -> None:
+    def append_hashes(self, rows: NDArray[Any], thread: int = 0) -> None:
         """Append hashes of messages (dtype layout.HASHED) to the thread's HASHES stream."""
         self._open_record().append(StreamKind.HASHES, thread, rows)
 
-    def contents(self, data: bytes, thread: int = 0) -> None:
-        """Append the bytes of a message. Its row among the hashes must say so; the messages come in the order of these
-        rows.
-        """
+    def append_contents(self, data: bytes, thread: int = 0) -> None:
+        """Append the recorded bytes of a message. The messages come in the order of their rows among the hashes."""
         self._open_record().append(StreamKind.CONTENTS, thread, data + bytes(-len(data) % 8))
 
     def switch_task(

@@ -58,7 +58,9 @@ class _Watcher:
         return made or None
 
     def record_line(self, frame: FrameType, line: int) -> None:
-        """Record the values of the expressions that are watched at a line."""
+        """Record the values of the expressions that are watched at a line. An error in doing so is reported and ends
+        the watching.
+        """
         if getattr(self.busy, "now", False):
             return
         self.busy.now = True
