@@ -142,7 +142,7 @@ def hashing(repeat: int) -> bool:
     best = 0.0
     for _ in range(max(repeat, 3)):
         begun = time.thread_time()
-        kernel().weft_values_hash(values.view(np.uint8), len(values), 8, ord("f"), 8, 0, 3)
+        kernel().weft_hash_values(values.view(np.uint8), len(values), 8, ord("f"), 8, 0, 3)
         best = max(best, values.nbytes / (time.thread_time() - begun))
     print(
         f"\nhashes of float64: {best / 1e9:.1f} GB/s (wanted: {HASHED / 1e9:g}: {'ok' if best >= HASHED else 'MISSED'})"

@@ -23,7 +23,7 @@ int main(void)
     for (int t = 0; t < @T; t++) {
         #pragma omp parallel for
         for (int i = 0; i < @N; i++)
-            a[i] += i;
+            a[i] += @E;
     }
     printf("%g\\n", a[7] / @T);
     return 0;
@@ -86,11 +86,15 @@ def test_a_slow_construct_is_said_once_and_a_fast_one_never(tmp_path: Path) -> N
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(("elements", "times", "is_slow"), [(8, 100_000_000, True), (4_000_000, 100_000, False)])
-def test_many_small_regions_are_named_and_large_loops_are_not(
-    elements: int, times: int, is_slow: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    ("elements", "times", "expression", "is_slow"),
+    [(8, 100_000_000, "i", True), (100_000, 100_000, "sin(i) * cos(i + 1.0) * exp(i * 1e-6)", False)],
+)
+def test_many_small_regions_are_named_and_large_loops_that_compute_are_not(
+    elements: int, times: int, expression: str, is_slow: bool, tmp_path: Path
 ) -> None:
-    (tmp_path / "small.c").write_text(SMALL.replace("@N", str(elements)).replace("@T", str(times)))
-    done = execute([*WEFT, "check", "--timeout", "45", "small.c"], timeout=110, cwd=tmp_path)
+    text = SMALL.replace("@N", str(elements)).replace("@T", str(times)).replace("@E", expression)
+    (tmp_path / "small.c").write_text(f"#include <math.h>\n{text}")
+    done = execute([*WEFT, "check", "--timeout", "45", "--link=-lm", "small.c"], timeout=110, cwd=tmp_path)
     assert "the program runs for 1" in done.stderr and done.returncode == 3, done.stderr
-    assert ("of it in the construct at" in done.stderr and "small.c:6;" in done.stderr) == is_slow, done.stderr
+    assert ("of it in the construct at" in done.stderr and "small.c:7;" in done.stderr) == is_slow, done.stderr

@@ -313,7 +313,7 @@ def test_what_c_reads_of_a_rank_lives_as_long_as_c_reads_it(monkeypatch: pytest.
     class Kernel:
         def __getattr__(self, name: str) -> Any:
             function = getattr(kernel, name)
-            if name not in ("weft_extract", "weft_extract_most"):
+            if name not in ("weft_extract_ops", "weft_bound_op_counts"):
                 return function
 
             def called(given: Any, *rest: Any) -> Any:
@@ -333,4 +333,4 @@ def test_what_c_reads_of_a_rank_lives_as_long_as_c_reads_it(monkeypatch: pytest.
     for _ in range(3):
         r1.recv(0)
     assert len(match_operations(b.open()).sends) == 3
-    assert set(seen) == {"weft_extract", "weft_extract_most"}
+    assert set(seen) == {"weft_extract_ops", "weft_bound_op_counts"}

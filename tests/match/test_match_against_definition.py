@@ -45,7 +45,7 @@ def test_the_kernel_pairs_the_ith_send_with_the_ith_receive(
     partner = np.full(len(sends), NONE, np.uint32)
     taken, scratch = np.empty(len(recvs), np.uint32), np.empty(len(sends), np.uint32)
     for low, high in ((0, cut), (cut, RANKS)):
-        assert kernel().weft_match(RANKS, low, high, s, r, p, partner, taken, taken, scratch) == 0
+        assert kernel().weft_match_messages(RANKS, low, high, s, r, p, partner, taken, taken, scratch) == 0
     waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
     for i, (rank, comm, peer, tag) in enumerate(sorted(sends, key=lambda x: x[0])):
         waiting[comm, rank, peer, tag].append(i)

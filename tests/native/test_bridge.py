@@ -171,8 +171,8 @@ def test_a_column_of_another_type_than_c_reads_is_refused() -> None:
     posts()
     with pytest.raises(TypeError, match=r"^Posts.peer: C reads int32 there, and not int64"):
         posts(peer=np.zeros(0, np.int64))
-    with pytest.raises(ctypes.ArgumentError, match=r"weft_group: key: C reads uint32 there, and not int32"):
-        kernel().weft_group(0, np.zeros(0, np.int32), 0, None, None)
+    with pytest.raises(ctypes.ArgumentError, match=r"weft_group_rows: key: C reads uint32 there, and not int32"):
+        kernel().weft_group_rows(0, np.zeros(0, np.int32), 0, None, None)
 
 
 def test_a_column_in_pieces_is_refused() -> None:

@@ -16,7 +16,7 @@ OVERRUN = """
 import numpy as np
 from weft.native.headers.scan import kernel
 every = np.ones(65536, np.uint8)
-kernel().weft_where(np.zeros(1000, np.uint16), 1000, every, np.zeros(10, np.int64))
+kernel().weft_find_function_rows(np.zeros(1000, np.uint16), 1000, every, np.zeros(10, np.int64))
 print("not noticed")
 """
 

@@ -230,7 +230,7 @@ def test_a_sum_of_multiples_lies_in_an_interval_where_trying_all_finds_one(
         sums = {a + stride * k for a in sums for k in range(times)}
     stride, times = (np.array([level[k] for level in levels], np.int64) for k in range(2))
     steps = np.array([1 << 20], np.uint64)
-    found = kernel.kernel().weft_reaches(len(levels), stride, times, low, low + more, steps)
+    found = kernel.kernel().weft_can_strides_sum_into(len(levels), stride, times, low, low + more, steps)
     assert found == any(low <= a <= low + more for a in sums)
 
 

@@ -68,7 +68,7 @@ def write_form(
     else:
         from weft.report import text
 
-        lines = [*_table_lines(made, args), *_explore_lines(context)]
+        lines = [*_table_lines(made, args), *([] if report.failures else _explore_lines(context))]
         text.print_report(trace, report, to, lines, context)
 
 

@@ -88,7 +88,8 @@ def _compile_and_link(line: Any, found: Sequence[str], folder: Path) -> int:
 
 
 def _compile_for_database(database: Path, line: Sequence[str]) -> int:
-    """Make a compiler call as it is, and add it to the compilation database if it succeeds."""
+    """Make a compiler call unchanged, and add it to the compilation database if it succeeds. Return the compiler's
+    exit status."""
     from weft.access.compile_commands import add_command
 
     status = _run_compiler(line)
@@ -115,7 +116,8 @@ def _run_compiler(command: Sequence[str], folder: Path | None = None) -> int:
 
 
 def _wait_for_compiler(compiler: subprocess.Popen[bytes]) -> int:
-    """Wait for a compiler; if this process is ended first, end the compiler's passes too."""
+    """Wait for a compiler and return its exit status. If this process is ended first, end the compiler's passes,
+    too."""
     try:
         return compiler.wait()
     except BaseException:

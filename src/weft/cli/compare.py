@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _view_runs(args: argparse.Namespace) -> int:
-    """Show both runs in the browser: their values, their calls, or both."""
+    """Show both runs in the browser, their values, their calls, or both, and return the exit status."""
     from weft.cli.view import view_both
 
     values = None if args.calls else _compare_probe_values(args)
@@ -253,7 +253,7 @@ def _command_words(facts: dict[str, object]) -> list[object]:
 
 
 def open_with_events(path: Path) -> Trace:
-    """Open a run with events. UsageError if it has none to compare."""
+    """Open a run and return it. UsageError if it has no events to compare."""
     import weft
     from weft.trace import Level
 

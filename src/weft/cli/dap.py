@@ -68,7 +68,7 @@ def serve_session(wire: Any, secret: str | None = None) -> None:
 
 
 def listen_on_port(number: int) -> int:
-    """Serve one editor after the other, on a port of this host."""
+    """Serve one editor after the other on a port of this host, which is printed. Return the exit status."""
     from weft.dap import listener
 
     given = os.environ.pop(SECRET, "")  # no program is to find it in its environment

@@ -53,7 +53,7 @@ def is_command(word: str) -> bool:
 
 
 def load_command(name: str) -> Command:
-    """Import the module of one command."""
+    """Return the module of one command, imported."""
     module: Any = importlib.import_module(f"weft.cli.{name}")
     command: Command = module
     return command
@@ -84,7 +84,7 @@ def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line. UsageError if it is wrong."""
+    """Return the options and arguments of a command line. UsageError if it is wrong."""
     # Only the named command is imported: `weft run` must not pay for the analyses' start.
     if arguments and arguments[0].startswith("-") and arguments[0] != "--version":
         from weft.cli._wrong_words import explain_unknown

@@ -122,7 +122,8 @@ def show_tasks_once(opened: Session, *, as_json: bool) -> int:
 
 
 def open_session(args: argparse.Namespace) -> Session:
-    """Open the session that the arguments mean."""
+    """Open a session on the program that the options name, started, attached to or left as a core file, and return
+    it."""
     from weft.tasks import session
 
     command = [*args.program, *args.rest]

@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def view_both(reference: Path, run: Path, values: ValueComparison | None, *, calls: bool) -> int:
-    """Show both runs where they differ, as `weft compare --view` does. `calls`: whether their calls are shown."""
+    """Show both runs where they differ, as `weft compare --view` does, and return the exit status. `calls`: whether
+    their calls are shown."""
     import weft
     from weft.view.run_view import RunView
     from weft.view.value_view import ValueView
@@ -97,7 +98,7 @@ def _print_text(trace: Trace, depth: int) -> int:
 
 
 def _write_html(picture: RunView, file: Path) -> int:
-    """Write the picture as one HTML file."""
+    """Write the picture of a run as one HTML file, and return the exit status."""
     from weft.cli._progress import show_progress
     from weft.view.html_export import render_html
 

@@ -65,7 +65,7 @@ class Constraints:
         which it cannot continue; if it comes through, the index after its last constraint."""
         place = np.zeros(len(self.first) - 1, np.int64)
         rows = (self.first, self.at, self.target, self.value)
-        if progress.kernel().weft_progress(len(place), *rows, len(self.size), self.size, place):
+        if progress.kernel().weft_run_progress(len(place), *rows, len(self.size), self.size, place):
             raise MemoryError("no memory to run the record again")
         return place
 
@@ -245,7 +245,7 @@ def _run_kernel(given: progress.Matched, to: progress.Constraints, work: int) ->
     ranks = given.ranks
     count = worker_count(work, min(8, ranks))
     cuts = [ranks * k // count for k in range(count + 1)]
-    make = progress.kernel().weft_constraints
+    make = progress.kernel().weft_make_constraints
     if any(run_in_threads(count, lambda k: make(given, cuts[k], cuts[k + 1], to), range(count))):
         raise MemoryError("no memory to run the record again")
 
@@ -500,6 +500,7 @@ def _describe_cycle(links: list[_Link], sends: list[_Link]) -> str:
 
 
 def _describe_early_leave(link: _Link) -> str:
+    """Return words that say that a rank left a collective before all had come, and which rank comes to it late."""
     left = (
         f"rank {link.rank} left {describe.call_words(link.event)}{describe.site_suffix(link.event)} before all had come"
     )

@@ -72,7 +72,7 @@ class RunEnd:
         return frozenset(found)
 
     def make_finding(self, group: list[End]) -> Finding:
-        """Make the finding for ranks that ended alike."""
+        """Return the finding for ranks that ended alike, with the ranks that wait for them."""
         first = group[0]
         ranks = [end.rank.index for end in group]
         message = f"{rank_words(ranks)} {describe_end(first, len(ranks))}"

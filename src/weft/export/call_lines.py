@@ -75,7 +75,7 @@ class CallLineWriter:
         while done < end:
             start = done
             used = ctypes.c_uint64()
-            done = kernel().weft_rows(given, done, end, self._buffer, len(self._buffer), ctypes.byref(used))
+            done = kernel().weft_write_rows(given, done, end, self._buffer, len(self._buffer), ctypes.byref(used))
             yield self._buffer[: used.value].tobytes()
             if done == start:
                 event = self._trace.event(int(columns["rank"][done]), int(columns["index"][done]))

@@ -72,7 +72,7 @@ def count_memory_kills(folders: list[Path]) -> dict[str, int]:
 
 
 def read_counter(file: Path, name: str) -> int | None:
-    """Read the number after `name` from a file of lines `name number`; None if it is not there."""
+    """Return the number that stands after `name` in a file of lines `name number`; None if it is not there."""
     try:
         lines = file.read_text().splitlines()
     except OSError:

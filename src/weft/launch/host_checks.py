@@ -258,7 +258,8 @@ def check_each_host(launcher: TrialLauncher, hosts: Sequence[str]) -> tuple[list
 
 
 def check_host(launcher: TrialLauncher, host: str, trial: TrialJob) -> SystemCheck:
-    """Judge the trial of one host: whether it starts a process, and whether that process reaches this host by TCP."""
+    """Return the check of one host, judged by its trial: whether a process starts there, and whether that process
+    reaches this host by TCP."""
     name = f"host {host}"
     if not trial.process_locations:
         return SystemCheck(name, "failed",

@@ -302,12 +302,13 @@ def run_job(
     conclude: Callable[[Job], object] | None = None,
     hosts: Hosts | None = None,
 ) -> Job:
-    """Start the planned launcher line with the recorder's variables, and stay with the job until it has ended.
+    """Start the planned launcher line with the recorder's variables, stay with the job until it has ended, and return
+    it.
 
-    `hang_after`: seconds of standstill after which the job is ended. `observer`: looks at the ranks, True ends the job.
-    `report_news`: reports findings while the job runs. `alarm`: gets the seconds without a change and the launcher's
-    pid, True ends the job. `growth`: says if a record grows fast. `shared_run`: the part in a run that several tasks
-    record. `conclude`: finishes the run for `shared_run`.
+    `hang_after`: seconds of standstill after which the job is ended. `observer`: looks at the ranks, True ends the
+    job. `report_news`: reports findings while the job runs. `alarm`: gets the seconds without a change and the
+    launcher's pid, True ends the job. `growth`: warns if a record grows fast. `shared_run`: this task's part in a run
+    that several tasks record. `conclude`: finishes the run for `shared_run`.
     """
     argv, environment = add_rank_variables(plan.line, variables, plan.environment)
     job = Job(

@@ -187,8 +187,8 @@ def add_rank_variables(
 def add_hydra_variables(
     contexts: tuple[LineContext, ...], variables: Mapping[str, str], preload: str
 ) -> tuple[LineContext, ...]:
-    """Add `-genv NAME VALUE` to a line of MPICH's mpiexec, once for all contexts. A user's LD_PRELOAD stays, after
-    ours."""
+    """Return the contexts of a line of MPICH's mpiexec with `-genv NAME VALUE` for each variable, once for all
+    contexts. A user's LD_PRELOAD stays, after ours."""
     changed = [
         LineContext(prepend_to_user_preload(one.options, ("env", "genv"), preload), one.program) for one in contexts
     ]
@@ -221,7 +221,8 @@ def prepend_to_user_preload(options: Sequence[str], names: Sequence[str], preloa
 def add_openmpi_variables(
     contexts: tuple[LineContext, ...], variables: Mapping[str, str], preload: str
 ) -> tuple[LineContext, ...]:
-    """Add `-x NAME=VALUE` to every context of an mpirun line: Open MPI applies it to its own context only."""
+    """Return the contexts of an mpirun line, each with `-x NAME=VALUE` for every variable, as Open MPI applies it to
+    one context only."""
     return tuple(add_to_openmpi_context(one, variables, preload) for one in contexts)
 
 
@@ -248,12 +249,12 @@ def add_to_openmpi_context(context: LineContext, variables: Mapping[str, str], p
 def add_srun_variables(
     contexts: tuple[LineContext, ...], variables: Mapping[str, str], preload: str
 ) -> tuple[LineContext, ...]:
-    """Add `--export=ALL,NAME=VALUE` to every context of an srun line, merged with the user's own --export."""
+    """Return the contexts of an srun line, each with `--export=ALL,NAME=VALUE`, merged with the user's own --export."""
     return tuple(add_to_srun_context(one, variables, preload) for one in contexts)
 
 
 def add_to_srun_context(context: LineContext, merged: Mapping[str, str], preload: str) -> LineContext:
-    """Add the variables to the --export of one srun context, beside what the user exports. With the user's
+    """Return one srun context with the variables added to its --export, beside what the user exports. With the user's
     --export=NONE the ranks get these variables and nothing else."""
     words, exported = [], "ALL"
     options = iter(context.options)

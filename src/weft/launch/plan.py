@@ -82,7 +82,7 @@ def plan_pvm_run(line: LauncherLine, uses: PVMUse) -> LaunchPlan:
 
 
 def plan_own_launcher(command: Sequence[str], ranks: int) -> LaunchPlan:
-    """Plan `weft run -n N -- PROGRAM` with the mpiexec that fits the program's MPI."""
+    """Return the plan for `weft run -n N -- PROGRAM`, with the mpiexec that fits the program's MPI."""
     if command and is_launcher(command[0]):
         raise UsageError(f"-n starts mpiexec itself: leave out {command[0]}, or leave out -n")
     if ranks < 1:

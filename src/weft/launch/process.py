@@ -69,7 +69,8 @@ class JobProcess:
 
 
 def start_job(argv: Sequence[str], environment: Mapping[str, str], *, unblock_forwarded: bool = True) -> JobProcess:
-    """Start the job with our streams, in our process group. `wait_for_job` must run from then on.
+    """Start the job with our streams, in our process group, and return its process. `wait_for_job` must run from then
+    on.
 
     `unblock_forwarded`: if false, the signals that we forward stay blocked in the job, which then waits for a job of
     its own. Raises UsageError if there is no such program.

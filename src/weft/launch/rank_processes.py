@@ -47,7 +47,7 @@ def maps_file(pid: int, path: Path) -> bool | None:
 
 
 def read_rank_header(path: Path) -> Header | None:
-    """Read a rank file's header, None if there is none."""
+    """Return the header of a rank file, None if it has none or cannot be read."""
     try:
         with path.open("rb", buffering=0) as file:
             return read_header(file.read(PAGE))

@@ -89,7 +89,7 @@ class Header:
 
 
 def read_header(page: bytes) -> Header | None:
-    """Decode a header page, None if it is not (yet) one."""
+    """Return the header of a record, decoded from its first page; None if the page is not (yet) one."""
     if len(page) < HEADER.itemsize or page[:8] != MAGIC:
         return None
     state, stop_reason, rank, world_size, pid = STATE.unpack_from(page, header_offset("state"))

@@ -80,7 +80,8 @@ def current_time() -> str:
 def create_run(
     out: Path | None, program: Sequence[str], command: Sequence[str], level: str, make: Make = Path.mkdir
 ) -> RunDirectory:
-    """Make the directory of a new run and its first run.json. Never touches a folder that holds anything.
+    """Make the directory of a new run with its first run.json, and return it. A folder that holds anything is never
+    touched.
 
     `out`: the folder that the user named. `program`: names the run if `out` is None. `make`: makes the folder.
     """

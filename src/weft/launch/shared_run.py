@@ -324,7 +324,7 @@ def is_sibling_task(pid: int) -> bool:
 def create_or_join_run(
     step: JobStep, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None]
 ) -> SharedRun:
-    """Join the run of the step at `path`, or create it if this task comes first.
+    """Join the run of the job step at `path`, or create it if this task comes first, and return it.
 
     `facts`: the first facts of run.json. `describe`: completes a new run, for example with its table of functions.
     Raises UsageError if another run is at `path`.
@@ -411,7 +411,8 @@ def choose_folder(step: JobStep, name: str) -> Path:
 
 
 def make_own_folder(path: Path) -> Path:
-    """Make a folder or use the one that this user made before. Raises OSError if it belongs to another user."""
+    """Make a folder, or take the one that this user made before, and return its path. Raises OSError if it belongs to
+    another user."""
     path.mkdir(exist_ok=True)
     status = path.lstat()
     if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
@@ -431,7 +432,8 @@ def read_known_steps(file: IO[bytes]) -> dict[str, str]:
 
 @contextmanager
 def open_locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[IO[bytes]]:
-    """Open a file of this user's and hold a lock on it, so that no other task reads or writes it meanwhile."""
+    """In a `with` block, open a file of this user and hold a lock on it, so that no other task reads or writes it
+    meanwhile."""
     descriptor = open_own(path, flags, 0o644)
     with os.fdopen(descriptor, "r+b") as file:
         try:

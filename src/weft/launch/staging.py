@@ -141,7 +141,8 @@ class StagedRun:
 
 
 def stage_run(base: Path, out: Path | None) -> StagedRun | None:
-    """Prepare a temporary folder below `base` for a new run; None if the run's folder cannot be replaced by a link."""
+    """Make a temporary folder below `base` in which a new run is recorded, and return it. None if the run's folder
+    cannot be replaced by a link."""
     import tempfile  # as above
 
     try:

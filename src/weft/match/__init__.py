@@ -122,7 +122,9 @@ def pair_posts(share: range, sends: Posts, recvs: Posts, probes: Posts, make_col
     ranks = len(sends.first) - 1
     count = worker_count(len(sends) + len(recvs), min(8, max(1, len(share))))
     cuts = [share.start + len(share) * k // count for k in range(count + 1)]
-    done = run_in_threads(count, lambda k: lib.weft_match(ranks, cuts[k], cuts[k + 1], *views, *columns), range(count))
+    done = run_in_threads(
+        count, lambda k: lib.weft_match_messages(ranks, cuts[k], cuts[k + 1], *views, *columns), range(count)
+    )
     if any(done):
         raise MemoryError(f"no memory to match {len(sends)} sends with {len(recvs)} receives")
 

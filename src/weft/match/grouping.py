@@ -17,5 +17,5 @@ def group_rows(key: NDArray[np.uint32], key_count: int) -> tuple[NDArray[np.uint
     key = np.ascontiguousarray(key, np.uint32)
     first = np.empty(key_count + 1, np.uint64)
     rows = np.empty(len(key), np.uint32)
-    kernel().weft_group(len(key), key, key_count, first, rows)
+    kernel().weft_group_rows(len(key), key, key_count, first, rows)
     return first, rows[: int(first[-1])]

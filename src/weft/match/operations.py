@@ -209,11 +209,11 @@ def request_completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64
     reading = ExtractionInput(rank, classify_functions(rank.trace.functions), nobody, np.zeros(0, np.int32))
     count = ctypes.c_uint64()
     lib = requests.kernel()
-    handle = lib.weft_completions(reading.given, ctypes.byref(count))
+    handle = lib.weft_find_completions(reading.given, ctypes.byref(count))
     if not handle:
         raise MemoryError(f"no memory for the requests of rank {rank.index}")
     request, event = np.empty(count.value, np.int64), np.empty(count.value, np.int64)
-    lib.weft_completions_take(handle, request, event)
+    lib.weft_take_completions(handle, request, event)
     return request, event
 
 
@@ -231,7 +231,7 @@ class _ExtractionWorker:
         """Return upper bounds for how many sends, receives, probes and collective calls a rank has, in this order."""
         counts = (ctypes.c_uint64 * 4)()
         reading = self._input_of(rank)  # it keeps the arrays that C reads
-        extraction.kernel().weft_extract_most(reading.given, counts)
+        extraction.kernel().weft_bound_op_counts(reading.given, counts)
         return list(counts)
 
     def extract_rank(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
@@ -242,7 +242,7 @@ class _ExtractionWorker:
         """
         lib, counts = extraction.kernel(), (ctypes.c_uint64 * 4)()
         reading = self._input_of(rank)
-        self.handle = lib.weft_extract(reading.given, self.handle, counts)
+        self.handle = lib.weft_extract_ops(reading.given, self.handle, counts)
         if not self.handle:
             raise MemoryError(f"no memory for the operations of rank {rank}")
         for which, to in enumerate(posts):
@@ -250,12 +250,12 @@ class _ExtractionWorker:
                 event=to.event, args=to.args, completion=to.completion, decided=to.decided, comm=to.comm, peer=to.peer,
                 tag=to.tag, flags=to.flags,
             )  # fmt: skip
-            lib.weft_ops_posts(self.handle, which, columns, int(to.first[rank]))
+            lib.weft_copy_posts(self.handle, which, columns, int(to.first[rank]))
         of_colls = extraction.CollColumns(
             event=colls.event, completion=colls.completion, comm=colls.comm, parent=colls.parent,
             ordinal=colls.ordinal, function=colls.function, flags=colls.flags,
         )  # fmt: skip
-        lib.weft_ops_colls(self.handle, of_colls, int(colls.first[rank]))
+        lib.weft_copy_collectives(self.handle, of_colls, int(colls.first[rank]))
         return list(counts)
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ def check_for_cuts() -> None:
     if _Cuts.is_survived:
         from weft.native.headers.cuts import kernel  # as above
 
-        if kernel().weft_cuts():
+        if kernel().weft_count_lost_pages():
             raise CutError(
                 "a record was cut off while it was read: what was reported of it may be wrong. Open the run again"
             )

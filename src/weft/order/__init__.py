@@ -138,7 +138,7 @@ class Order:
         found = self._pasts.get(key)
         if found is None:
             found = np.empty(len(self.processes.rank), np.uint32)
-            if kernel().weft_order_past(self._handle, process, point, found):
+            if kernel().weft_find_causal_past(self._handle, process, point, found):
                 raise MemoryError("no memory for the past of an event")
             self._pasts[key] = found
             if len(self._pasts) > 4096:
@@ -186,7 +186,7 @@ class Order:
         for process, point in seeds.items():
             given[process] = point
         points = np.empty(len(given), np.uint32)
-        if kernel().weft_order_future(self._handle, given, points):
+        if kernel().weft_find_causal_future(self._handle, given, points):
             raise MemoryError("no memory for the future of an event")
         return points
 
@@ -215,12 +215,12 @@ def _find_decisions(match: Match) -> tuple[U32, tuple[U32, U32]]:
         probe_tag=p.tag,
     )  # fmt: skip
     lib = decided.kernel()
-    pairs = lib.weft_decided(given, known)
+    pairs = lib.weft_find_decisions(given, known)
     if not pairs:
         raise MemoryError("no memory to order the receives")
     count = int(lib.weft_pairs_count(pairs))
     earlier, later = np.empty(count, np.uint32), np.empty(count, np.uint32)
-    lib.weft_pairs_take(pairs, earlier, later)
+    lib.weft_take_pairs(pairs, earlier, later)
     return known, (earlier, later)
 
 

@@ -66,8 +66,8 @@ class Processes(NamedTuple):
 
 
 def number_processes(trace: Trace) -> Processes:
-    """Number the threads of all ranks, as the processes of the order. A thread counts if it recorded something; each
-    rank has at least one."""
+    """Number the threads of all ranks, and return them as the processes of the order. A rank with several threads has
+    one process for each, any other rank has one."""
     threads: list[NDArray[np.int32] | None] = []
     events: list[U32 | None] = []
     counts: list[int] = []

@@ -59,7 +59,7 @@ class RankGroup:
 
 
 def group_ranks(trace: Trace, depth: int) -> list[RankGroup]:
-    """Group the ranks by their last `depth` calls, in order of the first rank of each group."""
+    """Return the ranks grouped by their last `depth` calls; the groups are in the order of their first ranks."""
     found: dict[tuple[object, ...], list[tuple[Rank, list[CallStep]]]] = defaultdict(list)
     for rank in trace.ranks:
         steps = _last_steps(rank, depth + 1)

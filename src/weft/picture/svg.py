@@ -44,7 +44,7 @@ def draw_svg(
     trace: Trace, *, window: Window = None, ranks: str | Iterable[int] | None = None, width: int = 960,
     messages: bool = True,
 ) -> Picture:  # fmt: skip
-    """Draw a part of a run: a window of time and some ranks, `width` pixels wide.
+    """Return a picture of a part of a run: some ranks in a window of time, `width` pixels wide.
 
     Raises UsageError for an invalid window or ranks that the run does not have.
     """

@@ -140,7 +140,9 @@ def _find_candidates(match: Match, order: Order, max_messages: int) -> Races:
     recvs, probes, sends = match.recvs, match.probes, match.sends
     earlier, later = order.pairs
     reach = np.empty(len(recvs), np.uint32)
-    decided.kernel().weft_reach(len(recvs), recvs.partner, order.send_known, len(later), earlier, later, reach)
+    decided.kernel().weft_find_decision_reach(
+        len(recvs), recvs.partner, order.send_known, len(later), earlier, later, reach
+    )
     to_first, to_rows = group_rows(sends.peer.view(np.uint32), len(match.trace.ranks))
     source = sends.ranks()
     given = RacesInput(
@@ -152,14 +154,14 @@ def _find_candidates(match: Match, order: Order, max_messages: int) -> Races:
         send_tag=sends.tag, send_source=source, to_first=to_first, to_rows=to_rows, most=max_messages,
     )  # fmt: skip
     lib, counts = kernel(), (ctypes.c_uint64 * 2)()
-    found = lib.weft_races_find(given, len(sends), counts)
+    found = lib.weft_find_races(given, len(sends), counts)
     if not found:
         raise MemoryError("no memory to look for races")
     n = int(counts[0])
     row, total = np.empty(n, np.uint32), np.empty(n, np.uint32)
     probe, first = np.empty(n, np.bool_), np.empty(n + 1, np.uint64)
     messages = np.empty(int(counts[1]), np.uint32)
-    lib.weft_races_take(found, row, probe, total, first, messages)
+    lib.weft_take_races(found, row, probe, total, first, messages)
     return Races(row, probe, total, first, messages, np.zeros(n, np.bool_))
 
 

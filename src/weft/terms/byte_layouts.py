@@ -176,7 +176,7 @@ def share_bytes(one: Layout, other: Layout, distance: int = 0) -> bool | None:
     if abs(distance) >= FAR:
         return False if one.is_known and other.is_known else None
     steps = np.array([STEPS], np.uint64)
-    found = layouts.kernel().weft_meet(one.to_table(), other.to_table(), distance, steps)
+    found = layouts.kernel().weft_do_layouts_meet(one.to_table(), other.to_table(), distance, steps)
     return None if found < 0 else bool(found)
 
 
@@ -193,7 +193,7 @@ def _has_overlapping_blocks(part: Strided) -> bool | None:
         many = np.array([times - 1, *(2 * n - 1 for _, n in below)], np.int64)
         low, high = back - stride - part.length + 1, back - stride + part.length - 1
         steps = np.array([STEPS], np.uint64)
-        found = layouts.kernel().weft_reaches(len(strides), strides, many, low, high, steps)
+        found = layouts.kernel().weft_can_strides_sum_into(len(strides), strides, many, low, high, steps)
         if found > 0:
             return True
         known = None if found < 0 else known
@@ -219,7 +219,7 @@ def _first_shared_block(one: Layout, other: Layout, distance: int) -> Block:
     """
     at, length = np.zeros(1, np.int64), np.zeros(1, np.int64)
     distance += other.low - one.low
-    layouts.kernel().weft_first(one.to_table(), other.to_table(), distance, STEPS, at, length)
+    layouts.kernel().weft_find_first_shared_block(one.to_table(), other.to_table(), distance, STEPS, at, length)
     return one.low + int(at[0]), int(length[0])
 
 

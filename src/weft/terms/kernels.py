@@ -17,7 +17,7 @@ def run_decode(given: ColumnsInput, columns: Sequence[Column], *, fill: bool) ->
     """Decode the arguments of the events in `given` in C, into the arrays of `columns`. With fill=False only lengths
     are counted.
     """
-    kernel().weft_columns(given, as_c_array(columns, Column), fill)
+    kernel().weft_decode_columns(given, as_c_array(columns, Column), fill)
 
 
 def fill_catalogue(
@@ -27,7 +27,7 @@ def fill_catalogue(
     failed, how many are open, and how many saw a changed buffer.
     """
     found = np.zeros(1, scan.CATALOGUE)
-    scan.kernel().weft_catalogue(np.ascontiguousarray(events), len(events), function, counts, found)
+    scan.kernel().weft_count_events(np.ascontiguousarray(events), len(events), function, counts, found)
     failed, unfinished, changed = (int(found[name][0]) for name in ("failed", "open", "changed"))
     return failed, unfinished, changed
 
@@ -35,5 +35,5 @@ def fill_catalogue(
 def find_rows_where_true(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
     """Return the rows whose function id is True in `table`, computed in C. `count`: how many rows there are."""
     rows = np.empty(count + 1, np.int64)
-    scan.kernel().weft_where(function, len(function), table, rows)
+    scan.kernel().weft_find_function_rows(function, len(function), table, rows)
     return rows[:count]

@@ -61,7 +61,7 @@ def find_suspect_events(rank: Rank, checked: CheckedFunctions) -> Ints:
         tail_bytes=np.array([len(t) for t in tails], np.uint64), rules=rules.rules, lead=rules.lead, codes=rules.codes,
         sizes=sizes, size_count=len(sizes), windows=windows, window_count=len(windows),
     )  # fmt: skip
-    find = scan.kernel().weft_suspects
+    find = scan.kernel().weft_find_suspects
     at = ctypes.c_uint64()
     found: list[Ints] = []
     for start in range(0, len(events), calls.PART):

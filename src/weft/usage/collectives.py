@@ -102,7 +102,7 @@ def _find_suspect_instances(trace: Trace, match: Match) -> Ints:
         events=array_addresses(events, EVENT, "events"),
     )  # fmt: skip
     found = np.empty(len(of), np.int64)
-    return found[: kernel().weft_uneven(given, found)]
+    return found[: kernel().weft_find_uneven_collectives(given, found)]
 
 
 def _blocking_name(name: str) -> str:

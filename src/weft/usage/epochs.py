@@ -94,7 +94,7 @@ def read_epochs(rank: Rank, gatherings: CollectiveCalls) -> Epochs | None:
         epoch=epoch, phase=phase, begin=begin, end=end, number=fence, sort=sort, lock_type=kind, wrong=wrong, at=at,
         other=other, epochs=0, wrongs=0,
     )  # fmt: skip
-    if kernel().weft_epochs(given, out):
+    if kernel().weft_find_epochs(given, out):
         raise MemoryError(f"no memory for the epochs of rank {rank.index}")
     opened, wrongs = out.epochs, out.wrongs
     fenced_epochs = np.flatnonzero(sort[:opened] == FENCE)

@@ -100,7 +100,7 @@ def find_overlapping_rows(accesses: BufferAccesses, site: NDArray[np.uint32], ev
     )  # fmt: skip
     earlier, later = np.empty(MAX_OVERLAPS, np.uint32), np.empty(MAX_OVERLAPS, np.uint32)
     steps, undecided = np.array([STEPS], np.uint64), np.empty(2, np.uint32)
-    found = c_overlaps.kernel().weft_overlaps(given, MAX_OVERLAPS, earlier, later, steps, undecided)
+    found = c_overlaps.kernel().weft_find_overlaps(given, MAX_OVERLAPS, earlier, later, steps, undecided)
     if found < 0:
         raise MemoryError("no memory to compare pending buffers")
     pairs = list(zip(earlier[:found].tolist(), later[:found].tolist(), strict=True))
@@ -243,7 +243,7 @@ def _accesses_of_calls(traffic: Traffic, reads: frozenset[str], writes: frozense
         first=done.first,
         requests=len(done.at),
     )
-    count = requests.kernel().weft_buffers(given, *made)
+    count = requests.kernel().weft_find_buffer_accesses(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
     _mark_broadcast_writes(traffic, begin, written)
     return _split_into_blocks(

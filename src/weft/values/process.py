@@ -271,20 +271,20 @@ class ProcessValues:
         """Find the records of the file by their kinds, and note a problem if the file is damaged."""
         counts = np.zeros(1, VALUE_INDEX)
         lib = kernel()
-        lib.weft_values_index(self.records, len(self.records), counts, None, None, None, None)
+        lib.weft_index_values(self.records, len(self.records), counts, None, None, None, None)
         good = int(counts["damaged"][0])
         if good < len(self.records):
             self.problems.append(
                 f"{self.path.name} is damaged from byte {VALUES_PAGE + good:,} on: what comes before is read"
             )
             self.records = self.records[:good]
-            lib.weft_values_index(self.records, good, counts, None, None, None, None)
+            lib.weft_index_values(self.records, good, counts, None, None, None, None)
         known = counts[0]
         self._sites = np.zeros(int(known["places"]), VALUE_SITE)
         self.iterations = np.zeros(int(known["iterations"]), VALUE_ITERATION)
         self.rows = np.zeros(int(known["probes"]), VALUE_ROW)
         problems = np.zeros(int(known["problems"]), np.uint64)
-        lib.weft_values_index(self.records, good, counts, self._sites, self.iterations, self.rows, problems)
+        lib.weft_index_values(self.records, good, counts, self._sites, self.iterations, self.rows, problems)
         for offset in problems.tolist():
             self.problems.append(self._describe_problem(offset))
 

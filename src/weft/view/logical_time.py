@@ -70,7 +70,7 @@ def logical_steps(rows: Rows, match: Match) -> list[U32]:
         arrivals=len(arrival[0]), arrival=arrival[0], arrival_of=arrival[1], departures=len(departure[0]),
         departure=departure[0], departure_of=departure[1], gatherings=len(parts), parts=parts,
     )  # fmt: skip
-    if kernel().weft_levels(given, ends):
+    if kernel().weft_compute_levels(given, ends):
         raise MemoryError("no memory for logical time")
     return [ends[int(a) : int(b)] for a, b in zip(places.first[:-1], places.first[1:], strict=True)]
 

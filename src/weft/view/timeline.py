@@ -87,7 +87,7 @@ class Timeline:
         workers = max(1, min(os.cpu_count() or 1, 8))
 
         def one(r: int) -> int:
-            kernel().weft_view_index(self.c_rows[r], self.classes, self.marks, MARKS, self.last)
+            kernel().weft_index_view_row(self.c_rows[r], self.classes, self.marks, MARKS, self.last)
             return len(self._events[r])
 
         with ThreadPoolExecutor(workers) as pool:
@@ -103,7 +103,7 @@ class Timeline:
         row of the picture, and the index after the last.
         """
         first, end = np.zeros(len(self.rows), np.uint64), np.zeros(len(self.rows), np.uint64)
-        kernel().weft_view_range(self.c_rows, len(self.rows), t0, t1, first, end)
+        kernel().weft_find_view_range(self.c_rows, len(self.rows), t0, t1, first, end)
         return first, end
 
     def class_shares(self, lanes: Sequence[Sequence[int]], edges: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -124,7 +124,7 @@ class Timeline:
 
         def some(k: int) -> None:
             sums = np.empty((len(CLASSES), columns))
-            kernel().weft_view_columns(given, self.classes, cuts[k], cuts[k + 1], sums, out)
+            kernel().weft_shade_view_columns(given, self.classes, cuts[k], cuts[k + 1], sums, out)
 
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(some, range(workers)))
@@ -136,7 +136,7 @@ class Timeline:
         """
         end = min(end, len(self._events[row]))
         out = np.zeros(max(0, end - first), BOX)
-        kernel().weft_view_boxes(self.c_rows[row], self.classes, first, end, out)
+        kernel().weft_fill_view_boxes(self.c_rows[row], self.classes, first, end, out)
         return out
 
     def event_times(self, rows: NDArray[Any], positions: NDArray[Any]) -> tuple[Ints, Ints]:
@@ -147,7 +147,7 @@ class Timeline:
         if len(which) and ((which < 0) | (which >= self._counts[of])).any():
             raise IndexError("a row has no event there")
         starts, ends = np.empty(len(which), np.int64), np.empty(len(which), np.int64)
-        kernel().weft_view_times(self.c_rows, of, which, len(which), starts, ends)
+        kernel().weft_find_view_times(self.c_rows, of, which, len(which), starts, ends)
         return starts, ends
 
     def rank_event_times(self, ranks: NDArray[Any], events: NDArray[np.generic]) -> tuple[Ints, Ints, Ints]:

@@ -44,7 +44,7 @@ class Found:
 
 def fill_times(rank: Rank, enter: Ints, leave: Ints) -> None:
     """Write the times (ns) at which a rank's events began and ended into two arrays."""
-    kernel().weft_times(np.ascontiguousarray(rank.events), len(rank.events), axes([rank]), enter, leave)
+    kernel().weft_convert_times(np.ascontiguousarray(rank.events), len(rank.events), axes([rank]), enter, leave)
 
 
 def axes(ranks: Sequence[Rank]) -> NDArray[np.void]:
@@ -56,7 +56,7 @@ def axes(ranks: Sequence[Rank]) -> NDArray[np.void]:
 def sum_times(rank: Rank, blocks: NDArray[np.uint8], causes: NDArray[np.uint8], count: int) -> tuple[Span, Ints]:
     """Return the totals of a rank's times, and an array with the ns inside its calls for each of `count` causes."""
     events, found, inside = np.ascontiguousarray(rank.events), Span(), np.zeros(count, np.int64)
-    kernel().weft_span(events, len(events), axes([rank]), blocks, causes, found, inside)
+    kernel().weft_summarise_times(events, len(events), axes([rank]), blocks, causes, found, inside)
     return found, inside
 
 
@@ -82,17 +82,17 @@ def make_messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[
 
 def late_senders(clocks: Clocks, given: Messages, found: Found) -> None:
     """Add the waits of one rank for late senders to `found`, computed in C."""
-    kernel().weft_late_senders(clocks, given, found.view)
+    kernel().weft_find_late_senders(clocks, given, found.view)
 
 
 def late_receivers(clocks: Clocks, given: Messages, found: Found) -> None:
     """Add the waits of one rank for late receivers to `found`, computed in C."""
-    kernel().weft_late_receivers(clocks, given, found.view)
+    kernel().weft_find_late_receivers(clocks, given, found.view)
 
 
 def late_members(clocks: Clocks, given: LateMembers, found: Found) -> None:
     """Add the waits for late members of collectives to `found`, computed in C."""
-    kernel().weft_late_members(clocks, given, found.view)
+    kernel().weft_find_late_members(clocks, given, found.view)
 
 
 def find_blocked_sends(clocks: Clocks, sends: Messages, recvs: Messages, eager: Ints, room: int) -> Ints:
@@ -100,7 +100,7 @@ def find_blocked_sends(clocks: Clocks, sends: Messages, recvs: Messages, eager: 
     hosts. Also raises `eager`, the largest sizes of sends that did not wait. `room`: the most sends that there can be.
     """
     blocked = np.empty(room, np.int64)
-    found = kernel().weft_protocol(clocks, sends, recvs, eager, blocked)
+    found = kernel().weft_learn_protocol(clocks, sends, recvs, eager, blocked)
     if found < 0:
         raise MemoryError("no memory to look for the protocol of messages")
     return blocked[:found].copy()

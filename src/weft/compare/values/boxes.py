@@ -71,7 +71,7 @@ def _hash_elements(values: np.ndarray, box: Box) -> int:
     if not values.size:
         return 0
     lower = [first for first, _ in box]
-    steps = [kernel().weft_values_step(d) for d in range(len(box))]
+    steps = [kernel().weft_find_place_step(d) for d in range(len(box))]
     total, kind, itemsize = 0, ord(values.dtype.kind), values.dtype.itemsize
     rows = values.reshape(1) if not values.ndim else np.ascontiguousarray(values)
     for index in np.ndindex(*rows.shape[:-1]) if values.ndim else [()]:
@@ -81,5 +81,5 @@ def _hash_elements(values: np.ndarray, box: Box) -> int:
         place += lower[last] * steps[last] if lower else 0
         step = steps[last] if lower else 0
         raw = line.view(np.uint8)
-        total += kernel().weft_values_hash(raw, len(line), itemsize, kind, itemsize, place % 2**64, step)
+        total += kernel().weft_hash_values(raw, len(line), itemsize, kind, itemsize, place % 2**64, step)
     return total % 2**64

@@ -147,7 +147,7 @@ def _compare_rows(
     for begin in range(0, len(reference_rows), step):
         part = slice(begin, begin + step)
         count = len(found[part])
-        kernel().weft_values_same(sides[0].records, at[0][part], sides[1].records, at[1][part], count, found[part])
+        kernel().weft_compare_values(sides[0].records, at[0][part], sides[1].records, at[1][part], count, found[part])
         for side in sides:
             side.release_pages()
     return found.astype(bool)

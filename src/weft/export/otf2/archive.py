@@ -119,7 +119,7 @@ class Archive:
         the dtype records.ROW. WeftError if the OTF2 library refuses one.
         """
         writer = self._writer(location_number)
-        written = kernel().weft_otf2_write(self._library, writer, np.ascontiguousarray(rows), len(rows))
+        written = kernel().weft_write_otf2(self._library, writer, np.ascontiguousarray(rows), len(rows))
         if written != len(rows):
             why = self._errors.first or "it gives no reason"
             raise WeftError(f"the OTF2 library cannot write record {written:,} of location {location_number}: {why}")

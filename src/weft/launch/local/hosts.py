@@ -421,7 +421,8 @@ def network_prefix(address: str) -> str:
 
 
 def open_listener(*, this_host_only: bool = False) -> socket.socket:
-    """Open a port on all networks of this host; `this_host_only`: for this host only."""
+    """Open a port for connections on all networks of this host, and return its socket. `this_host_only`: for
+    connections from this host only."""
     if this_host_only:
         return make_nonblocking(socket.create_server(("127.0.0.1", 0), backlog=1024))
     if socket.has_dualstack_ipv6():

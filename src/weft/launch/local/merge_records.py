@@ -105,7 +105,7 @@ def read_objects(facts: Mapping[str, object], name: str) -> list[dict[str, Any]]
 
 
 def merge_module(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Merge two descriptions of one module: tables by address are united."""
+    """Return one description of a module from two: their tables by address are united."""
     return {
         name: {**other[name], **value} if isinstance(value, dict) and isinstance(other.get(name), dict) else value
         for name, value in {**other, **one}.items()

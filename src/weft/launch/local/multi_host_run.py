@@ -197,7 +197,8 @@ class MultiHostRun(SharedRun):
     # At the end
 
     def report(self, *, ending: bool = True) -> bool:
-        """Report as every shared run does; if the job goes on, no other task waits for this one any more."""
+        """Report the run as every shared run does, and return whether this task did. If the job goes on, no other task
+        waits for this one any more."""
         reported = super().report(ending=ending)
         if reported and self.hosts is not None:
             self.hosts.close()
@@ -311,7 +312,8 @@ def create_or_join_run(
 
 
 def start_listening(run: RunDirectory, base: Path) -> Hosts:
-    """Listen for the hosts of a run, and write the port and the secret into its step folder."""
+    """Open a port for the hosts of a run, and write the port and the secret into the step's folder. Return the
+    listener."""
     secret = os.urandom(32)
     hosts = Hosts(run, secret)
     place = ListenerAddress(f"{run.path.name}-{os.urandom(8).hex()}", find_own_addresses(), hosts.port, secret.hex())

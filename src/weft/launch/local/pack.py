@@ -213,7 +213,8 @@ def write_pack(folder: Path, host: str, target: Path) -> int:
 
 
 def copy_pack(source: Path, host: str, folder: Path) -> PackReceiver:
-    """Copy the files of a host's folder, with the same checks as a pack. Raises WeftError if that fails."""
+    """Copy the files of a host's folder into `folder`, with the same checks as a pack, and return their receiver.
+    Raises WeftError if that fails."""
     taking = PackReceiver(folder)
     try:
         send_pack(source, host, taking.receive_part)
@@ -225,7 +226,8 @@ def copy_pack(source: Path, host: str, folder: Path) -> PackReceiver:
 
 
 def unpack_file(path: Path, folder: Path) -> PackReceiver:
-    """Unpack a file into a folder. Raises WeftError if it is no pack, or damaged."""
+    """Unpack a file into a folder, and return the receiver of its records. Raises WeftError if it is no pack, or
+    damaged."""
     taking = PackReceiver(folder)
     try:
         with path.open("rb") as file:

@@ -102,7 +102,7 @@ class VirtualMachine:
 
     @staticmethod
     def _start_helper(command: list[str], environment: Mapping[str, str], log: BinaryIO) -> subprocess.Popen[bytes]:
-        """Start the daemon or the group server, out of reach of the terminal's signals."""
+        """Start the daemon or the group server, and return its process. The terminal's signals do not reach it."""
         return subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             preexec_fn=prepare_helper_process,  # noqa: PLW1509 - this process has one thread

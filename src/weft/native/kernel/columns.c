@@ -93,7 +93,7 @@ static void read_array(struct reader *reader, struct weft_column *column, uint64
 
 /* Decode the tails (arguments beyond the fixed-size slot) of many events of one function into columns. `fill` 0:
  * scalars, statuses and array lengths; 1: array elements. */
-void weft_columns(const struct weft_columns_input *input, struct weft_column *columns, int fill) {
+void weft_decode_columns(const struct weft_columns_input *input, struct weft_column *columns, int fill) {
     for (uint64_t row = 0; row < input->count; row++) {
         const struct weft_event *event = &input->events[input->which[row]];
         bool has_tail = event->flags & WEFT_FLAG_HAS_TAIL;

@@ -22,6 +22,6 @@ struct weft_columns_input {
     uint32_t poll;               /* whether the function is one: those that failed have no exit part */
 };
 
-EXPORT void weft_columns(const struct weft_columns_input *input, struct weft_column *columns, int fill);
+EXPORT void weft_decode_columns(const struct weft_columns_input *input, struct weft_column *columns, int fill);
 
 #endif

@@ -31,4 +31,4 @@ EXPORT int weft_survive_cuts(void) {
     return sigaction(SIGBUS, &action, &previous_action);
 }
 
-EXPORT uint64_t weft_cuts(void) { return __atomic_load_n(&lost_pages, __ATOMIC_RELAXED); }
+EXPORT uint64_t weft_count_lost_pages(void) { return __atomic_load_n(&lost_pages, __ATOMIC_RELAXED); }

@@ -9,6 +9,6 @@
 EXPORT int weft_survive_cuts(void);
 
 /* Pages that were read and were no longer there. */
-EXPORT uint64_t weft_cuts(void);
+EXPORT uint64_t weft_count_lost_pages(void);
 
 #endif

@@ -139,7 +139,7 @@ static bool find_decisions_of_rank(const struct weft_decided_input *input, uint3
 
 /* Find for all receives when it was decided which message they get: `known` gets the call that proves it; returned are
  * the pairs of receives decided one before the other, NULL without memory. */
-struct weft_pairs *weft_decided(const struct weft_decided_input *input, uint32_t *known) {
+struct weft_pairs *weft_find_decisions(const struct weft_decided_input *input, uint32_t *known) {
     struct weft_pairs *pairs = calloc(1, sizeof *pairs);
     for (uint32_t rank = 0; pairs && rank < input->ranks; rank++)
         if (!find_decisions_of_rank(input, rank, pairs, known)) {
@@ -154,7 +154,7 @@ struct weft_pairs *weft_decided(const struct weft_decided_input *input, uint32_t
 uint64_t weft_pairs_count(const struct weft_pairs *pairs) { return pairs->count; }
 
 /* Copy the pairs to the caller's arrays, sized by weft_pairs_count(), and free them. */
-void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later) {
+void weft_take_pairs(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later) {
     if (pairs->count) {
         memcpy(earlier, pairs->earlier, pairs->count * sizeof *earlier);
         memcpy(later, pairs->later, pairs->count * sizeof *later);
@@ -166,8 +166,8 @@ void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *late
 
 /* For each receive, compute the latest point of its rank that must precede the decision which message it gets: what the
  * senders of its message and of earlier ones in its chain of pairs know. */
-void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs, const uint32_t *earlier,
-                const uint32_t *later, uint32_t *reach) {
+void weft_find_decision_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs,
+                              const uint32_t *earlier, const uint32_t *later, uint32_t *reach) {
     for (uint64_t receive = 0; receive < recvs; receive++)
         reach[receive] = partner[receive] == NONE || known[partner[receive]] == NONE ? 0 : known[partner[receive]];
     for (uint64_t pair = 0; pair < pairs; pair++)

@@ -18,15 +18,15 @@ struct weft_decided_input {
 };
 
 /* known: for each receive the event, NONE where nothing proves it. NULL without memory; else weft_pairs_free it. */
-EXPORT struct weft_pairs *weft_decided(const struct weft_decided_input *input, uint32_t *known);
+EXPORT struct weft_pairs *weft_find_decisions(const struct weft_decided_input *input, uint32_t *known);
 
 EXPORT uint64_t weft_pairs_count(const struct weft_pairs *pairs);
 
-EXPORT void weft_pairs_take(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later);
+EXPORT void weft_take_pairs(struct weft_pairs *pairs, uint32_t *earlier, uint32_t *later);
 
 /* For each receive, the latest point of its rank that had to be before it was decided: what the sends of the message and
  * of those that went before in its chain know. known: by send, NONE where it is not known (threads). */
-EXPORT void weft_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs,
-                       const uint32_t *earlier, const uint32_t *later, uint32_t *reach);
+EXPORT void weft_find_decision_reach(uint64_t recvs, const uint32_t *partner, const uint32_t *known, uint64_t pairs,
+                                     const uint32_t *earlier, const uint32_t *later, uint32_t *reach);
 
 #endif

@@ -228,7 +228,7 @@ static void check_call(struct walk *walk, struct window *window, int32_t row) {
 
 /* Assign the one-sided operations of a rank to access epochs and list misuses of one-sided communication. Return 0, or
  * -1 without memory. */
-int weft_epochs(const struct weft_epochs_input *input, struct weft_epochs_output *output) {
+int weft_find_epochs(const struct weft_epochs_input *input, struct weft_epochs_output *output) {
     struct walk walk = {input, output};
     struct window *windows = calloc(input->windows + 1u, sizeof *windows);
     bool is_good = windows != NULL;

@@ -71,6 +71,6 @@ struct weft_epochs_output {
 };
 
 /* Fills `out`, whose columns have room for `count` epochs and 3 * count + 3 misuses. -1 without memory. */
-EXPORT int weft_epochs(const struct weft_epochs_input *input, struct weft_epochs_output *output);
+EXPORT int weft_find_epochs(const struct weft_epochs_input *input, struct weft_epochs_output *output);
 
 #endif

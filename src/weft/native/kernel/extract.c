@@ -633,7 +633,7 @@ static void read_call(struct weft_ops *ops, uint64_t event_index, struct weft_sp
 
 /* ---- the result ---- */
 
-/* Free what weft_extract() returned; NULL is allowed. */
+/* Free what weft_extract_ops() returned; NULL is allowed. */
 void weft_ops_free(struct weft_ops *ops) {
     if (!ops) return;
     free(ops->sends);
@@ -685,7 +685,7 @@ static uint64_t drop_cancelled_posts(struct weft_post *posts, uint64_t count) {
 
 /* Compute upper bounds for the numbers of a rank's sends, receives, probes and collectives from the functions of its
  * events. */
-void weft_extract_most(const struct weft_extract_input *input, uint64_t most[4]) {
+void weft_bound_op_counts(const struct weft_extract_input *input, uint64_t most[4]) {
     uint64_t by_op[32] = {0}, started = 0;
     for (uint64_t i = 0; i < input->event_count; i++) {
         struct weft_spec spec = find_spec(input, &input->events[i]);
@@ -716,7 +716,7 @@ static struct weft_ops *empty_or_create_ops(struct weft_ops *ops) {
 
 /* Read all sends, receives, probes and collectives of a rank from its events. `used`: an earlier result whose memory is
  * reused, or NULL. `counts` gets the four counts. NULL without memory. */
-struct weft_ops *weft_extract(const struct weft_extract_input *input, struct weft_ops *used, uint64_t counts[4]) {
+struct weft_ops *weft_extract_ops(const struct weft_extract_input *input, struct weft_ops *used, uint64_t counts[4]) {
     struct weft_ops *ops = empty_or_create_ops(used);
     if (!ops) return NULL;
     ops->in = input;
@@ -747,7 +747,7 @@ struct weft_ops *weft_extract(const struct weft_extract_input *input, struct wef
 }
 
 /* Copy the sends (`sort` 0), receives (1) or probes (2) of a rank into columns, from row `first` on. */
-void weft_ops_posts(const struct weft_ops *ops, int sort, const struct weft_post_columns *columns, uint64_t first) {
+void weft_copy_posts(const struct weft_ops *ops, int sort, const struct weft_post_columns *columns, uint64_t first) {
     const struct weft_post *posts = sort == 0 ? ops->sends : sort == 1 ? ops->recvs : ops->probes;
     uint64_t count = sort == 0 ? ops->send_count : sort == 1 ? ops->recv_count : ops->probe_count;
     for (uint64_t i = 0; i < count; i++) {
@@ -764,7 +764,7 @@ void weft_ops_posts(const struct weft_ops *ops, int sort, const struct weft_post
 }
 
 /* Copy the collectives of a rank into columns, from row `first` on. */
-void weft_ops_colls(const struct weft_ops *ops, const struct weft_coll_columns *columns, uint64_t first) {
+void weft_copy_collectives(const struct weft_ops *ops, const struct weft_coll_columns *columns, uint64_t first) {
     for (uint64_t i = 0; i < ops->coll_count; i++) {
         const struct weft_coll *collective = &ops->colls[i];
         columns->event[first + i] = collective->event;

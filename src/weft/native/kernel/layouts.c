@@ -123,8 +123,8 @@ static int can_strides_sum_into(const struct sums *sums, int k, int64_t low, int
 
 /* Return whether a sum of multiples (each 0 to times - 1) of strides lies in [low, high]: 1 or 0, or -1 if the budget
  * `*steps` runs out. */
-int weft_reaches(uint64_t count, const int64_t *stride, const int64_t *times, int64_t low, int64_t high,
-                 uint64_t *steps) {
+int weft_can_strides_sum_into(uint64_t count, const int64_t *stride, const int64_t *times, int64_t low, int64_t high,
+                              uint64_t *steps) {
     struct sums sums = {.steps = steps};
     if (count > LEVELS) return -1;
     for (uint64_t i = 0; i < count; i++) add_stride(&sums, stride[i], times[i]);
@@ -195,7 +195,8 @@ static int do_lists_meet(struct side side, struct side other_side, int64_t apart
 
 /* Return whether two layouts (sets of bytes that repeat at strides), the other one `apart` bytes after the first, share
  * a byte: 1 or 0, or -1 if the budget `*steps` runs out. */
-int weft_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t *steps) {
+int weft_do_layouts_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart,
+                         uint64_t *steps) {
     if (apart >= one->high || apart <= -other->high) return 0;
     if (!one->count || !other->count) return -1;
     struct side side = {one, one->outer_stride, one->outer_times},
@@ -221,12 +222,12 @@ int weft_meet(const struct weft_layout *one, const struct weft_layout *other, in
 /* Return whether two layouts provably share a byte within a number of steps. */
 static bool do_surely_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart,
                            uint64_t steps) {
-    return weft_meet(one, other, apart, &steps) > 0;
+    return weft_do_layouts_meet(one, other, apart, &steps) > 0;
 }
 
 /* Find the first block of layout `one` that shares a byte with `other`, by bisection: its offset and length. */
-void weft_first(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t steps,
-                int64_t *first_byte, int64_t *length) {
+void weft_find_first_shared_block(const struct weft_layout *one, const struct weft_layout *other, int64_t apart,
+                                  uint64_t steps, int64_t *first_byte, int64_t *length) {
     struct weft_layout rest = *one;
     int64_t inner = one->high - one->outer_stride * (one->outer_times - 1), moved = 0;
     while (rest.outer_times > 1) {

@@ -21,15 +21,16 @@ struct weft_layout {
 
 /* Whether two layouts, of which the other begins `apart` bytes behind the one, have a byte in common: 1 or 0; -1 where
  * that is not known after `*steps`, from which is taken what was done. */
-EXPORT int weft_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t *steps);
+EXPORT int weft_do_layouts_meet(const struct weft_layout *one, const struct weft_layout *other, int64_t apart,
+                                uint64_t *steps);
 
 /* Of two layouts that meet the first block of the one that does, in the order of its outer stride, its parts and their
  * levels: where it begins and how long it is. Each half of what is left is held against the other in so many steps. */
-EXPORT void weft_first(const struct weft_layout *one, const struct weft_layout *other, int64_t apart, uint64_t steps,
-                       int64_t *first_byte, int64_t *length);
+EXPORT void weft_find_first_shared_block(const struct weft_layout *one, const struct weft_layout *other, int64_t apart,
+                                         uint64_t steps, int64_t *first_byte, int64_t *length);
 
-/* Whether a sum of one multiple (0 to times - 1) of each positive stride lies in [low, high]: as weft_meet. */
-EXPORT int weft_reaches(uint64_t count, const int64_t *stride, const int64_t *times, int64_t low, int64_t high,
-                        uint64_t *steps);
+/* Whether a sum of one multiple (0 to times - 1) of each positive stride lies in [low, high]: as weft_do_layouts_meet. */
+EXPORT int weft_can_strides_sum_into(uint64_t count, const int64_t *stride, const int64_t *times, int64_t low,
+                                     int64_t high, uint64_t *steps);
 
 #endif

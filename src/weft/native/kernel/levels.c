@@ -164,7 +164,7 @@ static void run_all_rows(struct state *state) {
 }
 
 /* Compute the logical time (Lamport 1978) at which each event ends. Return 0, or -1 without memory. */
-int weft_levels(const struct weft_steps *steps, uint32_t *ends) {
+int weft_compute_levels(const struct weft_steps *steps, uint32_t *ends) {
     uint64_t rows = steps->rows ? steps->rows : 1, gatherings = steps->gatherings ? steps->gatherings : 1;
     struct state state = {.in = steps, .ends = ends};
     uint64_t *wide = malloc(4 * rows * sizeof *wide);

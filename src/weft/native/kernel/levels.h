@@ -21,6 +21,6 @@ struct weft_steps {
 };
 
 /* Fills `ends`, the step at which each place ends. Returns 0, or -1 without memory. */
-EXPORT int weft_levels(const struct weft_steps *steps, uint32_t *ends);
+EXPORT int weft_compute_levels(const struct weft_steps *steps, uint32_t *ends);
 
 #endif

@@ -105,9 +105,9 @@ static struct channel *find_waiting_channel(struct channels *channels, const str
 
 /* Match the sends and receives of the ranks low .. high - 1, channel by channel in order (MPI's non-overtaking rule),
  * and find which send each probe saw. Return 0, or -1 without memory. */
-int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
-               const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
-               uint32_t *recv_send, uint32_t *probe_send, uint32_t *next) {
+int weft_match_messages(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_posts *sends,
+                        const struct weft_posts *recvs, const struct weft_posts *probes, uint32_t *send_recv,
+                        uint32_t *recv_send, uint32_t *probe_send, uint32_t *next) {
     struct channels channels = {calloc(1u << 12, sizeof(struct channel)), 1u << 12, 0};
     if (!channels.rows || !chain_sends(&channels, ranks, low, high, sends, next)) {
         free(channels.rows);
@@ -135,7 +135,7 @@ int weft_match(uint32_t ranks, uint32_t low, uint32_t high, const struct weft_po
 }
 
 /* Group rows by key with a counting sort: `first` gets where each key's rows begin in `rows`. */
-void weft_group(uint64_t count, const uint32_t *key, uint64_t keys, uint64_t *first, uint32_t *rows) {
+void weft_group_rows(uint64_t count, const uint32_t *key, uint64_t keys, uint64_t *first, uint32_t *rows) {
     memset(first, 0, (keys + 1) * sizeof *first);
     for (uint64_t row = 0; row < count; row++)
         if (key[row] < keys) first[key[row] + 1]++;

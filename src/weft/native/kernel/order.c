@@ -645,7 +645,7 @@ static void close_walk(struct walk *walk) {
 
 /* Compute the causal past of a point: for each process, the latest point that happens before it. Return 0, or -1
  * without memory. */
-int weft_order_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut) {
+int weft_find_causal_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut) {
     struct walk walk;
     bool ready = open_walk(&walk, order->in.processes, cut, 0);
     if (ready) reach_point(&walk, process, point);
@@ -735,7 +735,7 @@ static void walk_on_process(const struct weft_order *order, struct walk *walk, u
 
 /* Compute the causal future of several points (`seeds`): for each process, the earliest point that happens after one.
  * Return 0, or -1 without memory. */
-int weft_order_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut) {
+int weft_find_causal_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut) {
     struct walk walk;
     bool ready = open_walk(&walk, order->in.processes, cut, 0xff);
     for (uint32_t process = 0; ready && process < order->in.processes; process++)

@@ -62,10 +62,10 @@ EXPORT void weft_order_free(struct weft_order *order);
 EXPORT struct weft_order *weft_order_make(const struct weft_order_input *input, uint64_t *forced);
 
 /* Causal past of `point` of `process`: cut gets for each process the latest point that happens before it (or is it). */
-EXPORT int weft_order_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut);
+EXPORT int weft_find_causal_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut);
 
 /* Causal future of several points: seeds holds for each process one of its points or NONE; cut gets for each process the
  * earliest point that happens after one of them (or is one), NONE where there is none. */
-EXPORT int weft_order_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut);
+EXPORT int weft_find_causal_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut);
 
 #endif

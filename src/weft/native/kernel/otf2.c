@@ -58,7 +58,7 @@ static int write_row(const struct weft_otf2 *target, void *writer, const struct 
 }
 
 /* Write rows as OTF2 events. Return how many were written; fewer than `count` if OTF2 reported an error. */
-uint64_t weft_otf2_write(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *rows,
+uint64_t weft_write_otf2(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *rows,
                          uint64_t count) {
     for (uint64_t i = 0; i < count; i++)
         if (write_row(target, writer, &rows[i])) return i;

@@ -50,7 +50,7 @@ struct weft_otf2 {
 };
 
 /* Writes the rows with the event writer `writer`; how many were written before OTF2 refused one. */
-EXPORT uint64_t weft_otf2_write(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *rows,
+EXPORT uint64_t weft_write_otf2(const struct weft_otf2 *target, void *writer, const struct weft_otf2_row *rows,
                                 uint64_t count);
 
 #endif

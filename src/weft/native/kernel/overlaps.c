@@ -125,7 +125,7 @@ static bool share_bytes(const struct sweep *sweep, uint32_t pending, uint32_t ro
     static const int64_t nothing;
     struct weft_layout whole = {.count = 1, .offset = &nothing}; /* one of both at most is whole */
     const struct weft_layout *one = find_layout(accesses, pending, &whole), *other = find_layout(accesses, row, &whole);
-    int result = weft_meet(one, other, (int64_t)(accesses->low[row] - accesses->low[pending]), sweep->steps);
+    int result = weft_do_layouts_meet(one, other, (int64_t)(accesses->low[row] - accesses->low[pending]), sweep->steps);
     if (result < 0 && sweep->undecided[0] == NONE) sweep->undecided[0] = pending, sweep->undecided[1] = row;
     return result > 0;
 }
@@ -242,8 +242,8 @@ static uint64_t find_overlaps(struct sweep *sweep, uint64_t most_pairs, uint32_t
 
 /* List pairs of accesses of one rank that are pending at the same time and share bytes, at least one of them a write,
  * once for each pair of program lines. Return how many, or -1 without memory. */
-int64_t weft_overlaps(const struct weft_accesses *accesses, uint64_t most_pairs, uint32_t *earlier, uint32_t *later,
-                      uint64_t *steps, uint32_t *undecided) {
+int64_t weft_find_overlaps(const struct weft_accesses *accesses, uint64_t most_pairs, uint32_t *earlier,
+                           uint32_t *later, uint64_t *steps, uint32_t *undecided) {
     uint64_t tree_count = PLACES * (uint64_t)accesses->sites;
     struct sweep sweep = {.in = accesses, .steps = steps, .undecided = undecided};
     undecided[0] = undecided[1] = NONE;

@@ -19,8 +19,8 @@ struct weft_accesses {
 };
 
 /* Fills the pairs of rows, at most `most`, one for each pair of lines; -1 without memory. Layouts are held against each
- * other for `*steps` (see weft_meet); a pair of rows of which it is not known is put at undecided[0] and [1], if any. */
-EXPORT int64_t weft_overlaps(const struct weft_accesses *accesses, uint64_t most_pairs, uint32_t *earlier,
-                             uint32_t *later, uint64_t *steps, uint32_t *undecided);
+ * other for `*steps` (see weft_do_layouts_meet); a pair of rows of which it is not known is put at undecided[0] and [1], if any. */
+EXPORT int64_t weft_find_overlaps(const struct weft_accesses *accesses, uint64_t most_pairs, uint32_t *earlier,
+                                  uint32_t *later, uint64_t *steps, uint32_t *undecided);
 
 #endif

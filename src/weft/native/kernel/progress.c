@@ -16,8 +16,8 @@
 
 /* Advance all processes through their constraints as far as possible; `place` gets the constraint at which each is
  * stuck, or its end. Return 0, or -1 without memory. */
-int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
-                  const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place) {
+int weft_run_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
+                      const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place) {
     int64_t *heads = malloc(sizeof(int64_t) * (size_t)(processes + gatherings + 1));
     int64_t *next = malloc(sizeof(int64_t) * (size_t)(processes + 1));
     int64_t *ready = malloc(sizeof(int64_t) * (size_t)(processes + 1));
@@ -164,7 +164,8 @@ static void add_rank_constraints(struct placing *placing, uint64_t never) {
 
 /* Create the constraints of the ranks low .. high - 1 from a matched record; without columns in `to` only count them.
  * Return 0, or -1 without memory. */
-int weft_constraints(const struct weft_matched *matched, uint32_t low, uint32_t high, struct weft_constraints *to) {
+int weft_make_constraints(const struct weft_matched *matched, uint32_t low, uint32_t high,
+                          struct weft_constraints *to) {
     uint64_t most_events = 0, never = 0;
     for (uint32_t rank = low; rank < high; rank++)
         most_events = matched->events[rank] > most_events ? matched->events[rank] : most_events;

@@ -7,8 +7,8 @@
 /* The caller owns all arrays. first: processes + 1; at, target, value: first[processes] constraints; size: arrivals
  * that each gathering needs; place (out): for each process the constraint it stands at, its end when it came through.
  * 0, or -1 without memory. */
-EXPORT int weft_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
-                         const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place);
+EXPORT int weft_run_progress(int64_t processes, const int64_t *first, const uint32_t *at, const int32_t *target,
+                             const uint32_t *value, int64_t gatherings, const int64_t *size, int64_t *place);
 
 struct weft_waits {
     const uint64_t *first;
@@ -45,7 +45,7 @@ struct weft_constraints {
 
 /* Makes the constraints of the ranks low .. high - 1: first their number (columns NULL: into first[process + 1]), then, with
  * `first` summed up, themselves, in order of process and event. 0, or -1 without memory. */
-EXPORT int weft_constraints(const struct weft_matched *matched, uint32_t low, uint32_t high,
-                            struct weft_constraints *to);
+EXPORT int weft_make_constraints(const struct weft_matched *matched, uint32_t low, uint32_t high,
+                                 struct weft_constraints *to);
 
 #endif

@@ -370,7 +370,7 @@ static bool find_races_of_rank(struct finder *finder, uint32_t rank) {
     return is_good;
 }
 
-/* Free what weft_races_find() returned; NULL is allowed. */
+/* Free what weft_find_races() returned; NULL is allowed. */
 void weft_races_free(struct weft_races *races) {
     if (!races) return;
     free(races->row);
@@ -383,7 +383,7 @@ void weft_races_free(struct weft_races *races) {
 
 /* Find all message races of a run. `counts` gets the numbers of racing receives and of listed messages. NULL without
  * memory. */
-struct weft_races *weft_races_find(const struct weft_races_input *input, uint64_t sends, uint64_t counts[2]) {
+struct weft_races *weft_find_races(const struct weft_races_input *input, uint64_t sends, uint64_t counts[2]) {
     struct weft_races *out = calloc(1, sizeof *out);
     struct finder finder = {.in = input, .out = out, .size = 16};
     finder.groups = calloc(finder.size, sizeof *finder.groups);
@@ -404,8 +404,8 @@ struct weft_races *weft_races_find(const struct weft_races_input *input, uint64_
     return out;
 }
 
-/* Copy the races to the caller's arrays, sized by the counts of weft_races_find(), and free them. */
-void weft_races_take(struct weft_races *races, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
+/* Copy the races to the caller's arrays, sized by the counts of weft_find_races(), and free them. */
+void weft_take_races(struct weft_races *races, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
                      uint32_t *messages) {
     if (races->count) {
         memcpy(row, races->row, races->count * sizeof *row);

@@ -27,9 +27,9 @@ EXPORT void weft_races_free(struct weft_races *races);
 
 /* Finds all races of the ranks low .. high - 1; `sends` is the number of sends. The caller owns the result; NULL
  * without memory. counts gets the racing receives and the messages listed. */
-EXPORT struct weft_races *weft_races_find(const struct weft_races_input *input, uint64_t sends, uint64_t counts[2]);
+EXPORT struct weft_races *weft_find_races(const struct weft_races_input *input, uint64_t sends, uint64_t counts[2]);
 
-EXPORT void weft_races_take(struct weft_races *races, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
+EXPORT void weft_take_races(struct weft_races *races, uint32_t *row, uint8_t *probe, uint32_t *total, uint64_t *first,
                             uint32_t *messages);
 
 #endif

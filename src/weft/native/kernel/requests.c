@@ -68,7 +68,7 @@ static void add_completions_of(struct weft_completions *completions, const struc
 }
 
 /* Copy the completions to the caller's arrays and free them. */
-void weft_completions_take(struct weft_completions *completions, int64_t *request, int64_t *event) {
+void weft_take_completions(struct weft_completions *completions, int64_t *request, int64_t *event) {
     for (uint64_t i = 0; i < completions->count; i++) {
         request[i] = completions->request[i];
         event[i] = completions->event[i];
@@ -80,7 +80,7 @@ void weft_completions_take(struct weft_completions *completions, int64_t *reques
 
 /* List which requests each Wait and Test call of a rank reported as complete; `*count` gets how many. NULL without
  * memory. */
-struct weft_completions *weft_completions(const struct weft_extract_input *input, uint64_t *count) {
+struct weft_completions *weft_find_completions(const struct weft_extract_input *input, uint64_t *count) {
     struct weft_completions *completions = calloc(1, sizeof *completions);
     for (uint64_t event = 0; completions && event < input->event_count && !completions->failed; event++) {
         const struct weft_event *call = &input->events[event];
@@ -112,8 +112,8 @@ static uint64_t find_access_end(const struct weft_buffers *buffers, const struct
 
 /* List all buffer accesses by MPI in a rank: first and last event, address range, and whether MPI writes. Return how
  * many. */
-uint64_t weft_buffers(const struct weft_buffers *buffers, int64_t *begin, int64_t *end, uint64_t *low, uint64_t *high,
-                      uint8_t *writes) {
+uint64_t weft_find_buffer_accesses(const struct weft_buffers *buffers, int64_t *begin, int64_t *end, uint64_t *low,
+                                   uint64_t *high, uint8_t *writes) {
     uint64_t found = 0, guessed = 0;
     for (uint64_t event = 0; event < buffers->count; event++) {
         const struct weft_event *call = &buffers->events[event];

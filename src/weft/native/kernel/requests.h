@@ -6,11 +6,11 @@
 
 struct weft_completions;
 
-EXPORT void weft_completions_take(struct weft_completions *completions, int64_t *request, int64_t *event);
+EXPORT void weft_take_completions(struct weft_completions *completions, int64_t *request, int64_t *event);
 
 /* The requests that waits and tests reported as complete, in program order; NULL without memory. The caller takes them
- * (weft_completions_take), which frees them. */
-EXPORT struct weft_completions *weft_completions(const struct weft_extract_input *input, uint64_t *count);
+ * (weft_take_completions), which frees them. */
+EXPORT struct weft_completions *weft_find_completions(const struct weft_extract_input *input, uint64_t *count);
 
 #define ACCESS_MADE 1u   /* reads or writes a buffer */
 #define ACCESS_WRITES 2u
@@ -30,7 +30,7 @@ struct weft_buffers {
 
 /* Where each access of the rank begins, ends and lies, in program order. Left out: those of nobody, that failed, without an
  * address or a size. Returns their number; the arrays have room for all that the functions promise. */
-EXPORT uint64_t weft_buffers(const struct weft_buffers *buffers, int64_t *begin, int64_t *end, uint64_t *low,
-                             uint64_t *high, uint8_t *writes);
+EXPORT uint64_t weft_find_buffer_accesses(const struct weft_buffers *buffers, int64_t *begin, int64_t *end,
+                                          uint64_t *low, uint64_t *high, uint8_t *writes);
 
 #endif

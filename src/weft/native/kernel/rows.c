@@ -485,8 +485,8 @@ static void put_text_row(struct out *out, const struct weft_rows_input *input, u
 
 /* Write the calls of the rows from .. to - 1 as lines of text or JSON, until the buffer is full or a row needs Python.
  * Return the first row not written. */
-uint64_t weft_rows(const struct weft_rows_input *input, uint64_t from, uint64_t to, char *buffer, uint64_t room,
-                   uint64_t *used) {
+uint64_t weft_write_rows(const struct weft_rows_input *input, uint64_t from, uint64_t to, char *buffer, uint64_t room,
+                         uint64_t *used) {
     struct out out = {buffer, buffer + room, false};
     uint64_t row = from;
     for (; row < to; row++) {

@@ -82,7 +82,7 @@ struct weft_rows_input {
 
 /* Writes the rows from `from` to `to` behind each other; returns the first that it did not write, and in `used` the bytes.
  * It stops where `room` ends and where a row is for Python. */
-EXPORT uint64_t weft_rows(const struct weft_rows_input *input, uint64_t from, uint64_t to, char *buffer, uint64_t room,
-                          uint64_t *used);
+EXPORT uint64_t weft_write_rows(const struct weft_rows_input *input, uint64_t from, uint64_t to, char *buffer,
+                                uint64_t room, uint64_t *used);
 
 #endif

@@ -3,8 +3,8 @@
 #include "tails.h"
 
 /* Count a rank's events by function, and how many failed, are still open, or had their buffer changed. */
-void weft_catalogue(const struct weft_event *events, uint64_t count, uint16_t *function, int64_t *counts,
-                    struct weft_catalogue *out) {
+void weft_count_events(const struct weft_event *events, uint64_t count, uint16_t *function, int64_t *counts,
+                       struct weft_catalogue *out) {
     struct weft_catalogue found = {0};
     for (uint64_t i = 0; i < count; i++) {
         const struct weft_event *event = &events[i];
@@ -19,7 +19,7 @@ void weft_catalogue(const struct weft_event *events, uint64_t count, uint16_t *f
 
 /* List the rows of the events whose function is wanted. Branch-free: each row is written, and overwritten by the next
  * unless wanted. */
-void weft_where(const uint16_t *function, uint64_t count, const uint8_t *wanted, int64_t *rows) {
+void weft_find_function_rows(const uint16_t *function, uint64_t count, const uint8_t *wanted, int64_t *rows) {
     uint64_t found = 0;
     for (uint64_t i = 0; i < count; i++) {
         rows[found] = (int64_t)i;
@@ -75,7 +75,7 @@ static bool may_break_rules(const struct weft_rules *input, const struct weft_ev
 
 /* List events, from `*first` on, whose arguments may break a rule of their function, at most `most`; `*first` moves
  * past them. Return how many. */
-uint64_t weft_suspects(const struct weft_rules *input, uint64_t *first, int64_t *rows, uint64_t most) {
+uint64_t weft_find_suspects(const struct weft_rules *input, uint64_t *first, int64_t *rows, uint64_t most) {
     uint64_t found = 0, index = *first;
     for (; index < input->count && found < most; index++) {
         uint16_t rules = input->rules[input->events[index].function];
@@ -107,7 +107,7 @@ static bool may_members_differ(const struct weft_gathered *input, uint64_t insta
 }
 
 /* List the collectives whose members are incomplete or may disagree. Return how many. */
-uint64_t weft_uneven(const struct weft_gathered *input, int64_t *found) {
+uint64_t weft_find_uneven_collectives(const struct weft_gathered *input, int64_t *found) {
     uint64_t count = 0;
     for (uint64_t instance = 0; instance < input->instances; instance++)
         if (may_members_differ(input, instance)) found[count++] = (int64_t)instance;

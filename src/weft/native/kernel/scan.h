@@ -10,11 +10,11 @@ struct weft_catalogue {
 };
 
 /* Fills `function` (one for each event) and `counts` (65,536, all 0 before). */
-EXPORT void weft_catalogue(const struct weft_event *events, uint64_t count, uint16_t *function, int64_t *counts,
-                           struct weft_catalogue *out);
+EXPORT void weft_count_events(const struct weft_event *events, uint64_t count, uint16_t *function, int64_t *counts,
+                              struct weft_catalogue *out);
 
 /* Writes the rows whose function has a place in `wanted` (65,536 of 0 or 1); `rows` has room for one more than them. */
-EXPORT void weft_where(const uint16_t *function, uint64_t count, const uint8_t *wanted, int64_t *rows);
+EXPORT void weft_find_function_rows(const uint16_t *function, uint64_t count, const uint8_t *wanted, int64_t *rows);
 
 #define RULE_COUNT 0x001u /* a count is not negative */
 #define RULE_PEER 0x002u /* the peer is a rank of the communicator */
@@ -45,7 +45,7 @@ struct weft_rules {
 };
 
 /* The first rows from `*from` on that may break a rule of their function, at most `most`; `*from` goes behind them. */
-EXPORT uint64_t weft_suspects(const struct weft_rules *input, uint64_t *first, int64_t *rows, uint64_t most);
+EXPORT uint64_t weft_find_suspects(const struct weft_rules *input, uint64_t *first, int64_t *rows, uint64_t most);
 
 struct weft_gathered {
     uint64_t instances;
@@ -63,6 +63,6 @@ struct weft_gathered {
 
 /* Writes the instances that lack members, or whose parts differ in function, peer, tag, count or datatype; of all others it is
  * known that their members agree. Room for all of them. */
-EXPORT uint64_t weft_uneven(const struct weft_gathered *input, int64_t *found);
+EXPORT uint64_t weft_find_uneven_collectives(const struct weft_gathered *input, int64_t *found);
 
 #endif

@@ -174,7 +174,7 @@ static bool read_record(struct reader *reader, const struct weft_value_record *r
 
 /* Index a value trace in one pass: count its places, iterations, probes and problems, and fill the arrays that are not
  * NULL. */
-void weft_values_index(const uint8_t *records, uint64_t used, struct weft_value_index *index,
+void weft_index_values(const uint8_t *records, uint64_t used, struct weft_value_index *index,
                        struct weft_value_site *places, struct weft_value_iteration *iterations,
                        struct weft_value_row *probes, uint64_t *problems) {
     struct reader reader = {.records = records,
@@ -199,7 +199,7 @@ void weft_values_index(const uint8_t *records, uint64_t used, struct weft_value_
     free(reader.keys);
 }
 
-uint64_t weft_values_hash(const uint8_t *first, uint64_t count, int64_t stride, int type, unsigned size, uint64_t place,
+uint64_t weft_hash_values(const uint8_t *first, uint64_t count, int64_t stride, int type, unsigned size, uint64_t place,
                           uint64_t step) {
     return weft_hash_run(first, (int64_t)count, stride, type, size, place, step);
 }
@@ -214,10 +214,12 @@ static bool hold_same_values(const struct weft_value_probe *probe, const struct 
 }
 
 /* Compare pairs of probe records, given by their offsets, and set `out` to whether they hold the same values. */
-void weft_values_same(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
-                      uint64_t count, uint8_t *out) {
+void weft_compare_values(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
+                         uint64_t count, uint8_t *out) {
     for (uint64_t i = 0; i < count; i++)
         out[i] = hold_same_values((const void *)(one + at_one[i]), (const void *)(two + at_two[i]));
 }
 
-uint64_t weft_values_step(unsigned dimension) { return dimension < WEFT_VALUES_DIMS ? weft_place_step[dimension] : 0; }
+uint64_t weft_find_place_step(unsigned dimension) {
+    return dimension < WEFT_VALUES_DIMS ? weft_place_step[dimension] : 0;
+}

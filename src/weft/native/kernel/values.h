@@ -38,20 +38,20 @@ struct weft_value_index {
 };
 
 /* Reads `used` bytes of records. With NULLs it counts only. */
-EXPORT void weft_values_index(const uint8_t *records, uint64_t used, struct weft_value_index *index,
+EXPORT void weft_index_values(const uint8_t *records, uint64_t used, struct weft_value_index *index,
                               struct weft_value_site *places, struct weft_value_iteration *iterations,
                               struct weft_value_row *probes, uint64_t *problems);
 
 /* The sum of the hashes of elements in rows: `n` of them, `stride` bytes apart, the first at `place` in the global array. */
-EXPORT uint64_t weft_values_hash(const uint8_t *first, uint64_t count, int64_t stride, int type, unsigned size,
+EXPORT uint64_t weft_hash_values(const uint8_t *first, uint64_t count, int64_t stride, int type, unsigned size,
                                  uint64_t place, uint64_t step);
 
 /* For each pair of probes, by their offsets: whether they hold the same, byte for byte. What only holds changes is not said
  * to be the same. */
-EXPORT void weft_values_same(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
-                             uint64_t count, uint8_t *out);
+EXPORT void weft_compare_values(const uint8_t *one, const uint64_t *at_one, const uint8_t *two, const uint64_t *at_two,
+                                uint64_t count, uint8_t *out);
 
 /* What one step in a dimension, from 0 to 7, adds to a place. */
-EXPORT uint64_t weft_values_step(unsigned dimension);
+EXPORT uint64_t weft_find_place_step(unsigned dimension);
 
 #endif

@@ -56,8 +56,8 @@ static void mark_time(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) 
 
 /* Build a row's index: at every block of events its start and the time spent so far in each class of calls. Mark the
  * bins of the span in which calls begin or end. */
-void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count,
-                     int64_t span) {
+void weft_index_view_row(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count,
+                         int64_t span) {
     int64_t spent[CLASSES] = {0}, earliest = INT64_MIN;
     for (uint64_t index = 0; index < row->count; index++) {
         int64_t next;
@@ -138,8 +138,8 @@ static uint8_t compute_shade(double share) {
 
 /* For each lane, class of calls and pixel column, compute the share of time that the lane's rows spent in the class, as
  * 0 .. 255. */
-void weft_view_columns(const struct weft_lanes *lanes, const uint8_t *classes, uint64_t from, uint64_t to, double *sums,
-                       uint8_t *out) {
+void weft_shade_view_columns(const struct weft_lanes *lanes, const uint8_t *classes, uint64_t from, uint64_t to,
+                             double *sums, uint8_t *out) {
     for (uint64_t lane = from; lane < to; lane++) {
         memset(sums, 0, CLASSES * lanes->columns * sizeof *sums);
         for (uint32_t row_index = lanes->first[lane]; row_index < lanes->first[lane + 1]; row_index++) {
@@ -177,8 +177,8 @@ static uint64_t count_begun_before(const struct weft_row *row, int64_t time) {
 }
 
 /* For each row, find the events [first, end) that overlap the time span [begin, behind). */
-void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin, int64_t behind, uint64_t *first,
-                     uint64_t *end) {
+void weft_find_view_range(const struct weft_row *rows, uint64_t count, int64_t begin, int64_t behind, uint64_t *first,
+                          uint64_t *end) {
     for (uint64_t row_index = 0; row_index < count; row_index++) {
         const struct weft_row *row = &rows[row_index];
         end[row_index] = count_begun_before(row, behind);
@@ -190,8 +190,8 @@ void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin,
 }
 
 /* Fill in a box (begin, end, function, class) for each of the events [first, end) of a row. */
-void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end,
-                     struct weft_box *out) {
+void weft_fill_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end,
+                          struct weft_box *out) {
     int64_t earliest = INT64_MIN;
     for (uint64_t index = first; index < end && index < row->count; index++, out++) {
         const struct weft_event *event = &row->events[index];
@@ -205,8 +205,8 @@ void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_
 }
 
 /* Find begin and end of single events, each given by its row and index. */
-void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
-                     int64_t *starts, int64_t *ends) {
+void weft_find_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
+                          int64_t *starts, int64_t *ends) {
     for (uint64_t index = 0; index < count; index++) {
         int64_t next;
         struct call call = find_call(&rows[of[index]], (uint64_t)which[index], INT64_MIN, &next);

@@ -22,8 +22,8 @@ struct weft_row {
 };
 
 /* Fills starts and sums of a row, and marks the parts of the span in which a call begins or ends. */
-EXPORT void weft_view_index(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count,
-                            int64_t span);
+EXPORT void weft_index_view_row(const struct weft_row *row, const uint8_t *classes, uint8_t *marks, uint64_t mark_count,
+                                int64_t span);
 
 struct weft_lanes {
     const struct weft_row *rows;
@@ -36,12 +36,12 @@ struct weft_lanes {
 
 /* Fills out[lane][class][column]: the share of the column's time that the lane's rows spent in the class, 255 for all of it;
  * what is more than nothing is at least 1. `sums` has room for CLASSES * columns. */
-EXPORT void weft_view_columns(const struct weft_lanes *lanes, const uint8_t *classes, uint64_t from, uint64_t to,
-                              double *sums, uint8_t *out);
+EXPORT void weft_shade_view_columns(const struct weft_lanes *lanes, const uint8_t *classes, uint64_t from, uint64_t to,
+                                    double *sums, uint8_t *out);
 
 /* By row the events [first, end) that are under way somewhere in [t0, t1). */
-EXPORT void weft_view_range(const struct weft_row *rows, uint64_t count, int64_t begin, int64_t behind, uint64_t *first,
-                            uint64_t *end);
+EXPORT void weft_find_view_range(const struct weft_row *rows, uint64_t count, int64_t begin, int64_t behind,
+                                 uint64_t *first, uint64_t *end);
 
 /* One call as a box. */
 struct weft_box {
@@ -52,11 +52,11 @@ struct weft_box {
 };
 
 /* The events [first, end) of a row as boxes. */
-EXPORT void weft_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end,
-                            struct weft_box *out);
+EXPORT void weft_fill_view_boxes(const struct weft_row *row, const uint8_t *classes, uint64_t first, uint64_t end,
+                                 struct weft_box *out);
 
 /* Start and end of the events at some places, each named by its row and its index there. */
-EXPORT void weft_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
-                            int64_t *starts, int64_t *ends);
+EXPORT void weft_find_view_times(const struct weft_row *rows, const uint32_t *of, const int64_t *which, uint64_t count,
+                                 int64_t *starts, int64_t *ends);
 
 #endif

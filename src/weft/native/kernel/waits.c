@@ -13,8 +13,8 @@
 /* ---- times ---- */
 
 /* Convert the enter and exit times of events to ns since the run's first call; the exit of an open event is -1. */
-void weft_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
-                int64_t *leave) {
+void weft_convert_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
+                        int64_t *leave) {
     for (uint64_t i = 0; i < count; i++) {
         enter[i] = find_event_enter(axis, &events[i]);
         leave[i] = find_event_exit(axis, &events[i]);
@@ -23,8 +23,8 @@ void weft_times(const struct weft_event *events, uint64_t count, const struct we
 
 /* Summarise all times of a rank: first and last times, open calls, time in failed polls, and the time in other calls by
  * cause. */
-void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, const uint8_t *blocks,
-               const uint8_t *causes, struct weft_span *span_out, int64_t *inside) {
+void weft_summarise_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis,
+                          const uint8_t *blocks, const uint8_t *causes, struct weft_span *span_out, int64_t *inside) {
     struct weft_span span = {.least_enter = INT64_MAX, .most = INT64_MIN};
     for (uint64_t i = 0; i < count; i++) {
         int64_t enter = find_event_enter(axis, &events[i]), leave = find_event_exit(axis, &events[i]);
@@ -124,8 +124,8 @@ static bool is_usable_message(const struct weft_clocks *clocks, const struct wef
 }
 
 /* Find the receives and probes of a rank that waited for a late sender. */
-void weft_late_senders(const struct weft_clocks *clocks, const struct weft_messages *messages,
-                       struct weft_found *found) {
+void weft_find_late_senders(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                            struct weft_found *found) {
     for (uint64_t row = messages->first[messages->rank]; row < messages->first[messages->rank + 1]; row++) {
         if (!is_usable_message(clocks, messages, row, WEFT_POST_PARTITIONED)) continue;
         uint32_t rank = (uint32_t)messages->peer[row], event = messages->their_event[messages->partner[row]];
@@ -138,8 +138,8 @@ void weft_late_senders(const struct weft_clocks *clocks, const struct weft_messa
 
 /* Find the sends of a rank that waited for a late receiver: synchronous ones, and standard ones too large for the eager
  * protocol. */
-void weft_late_receivers(const struct weft_clocks *clocks, const struct weft_messages *messages,
-                         struct weft_found *found) {
+void weft_find_late_receivers(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                              struct weft_found *found) {
     const uint16_t skip = WEFT_POST_BUFFERED | WEFT_POST_READY | WEFT_POST_PARTITIONED;
     for (uint64_t row = messages->first[messages->rank]; row < messages->first[messages->rank + 1]; row++) {
         if (!is_usable_message(clocks, messages, row, skip)) continue;
@@ -192,8 +192,8 @@ static struct lasts *find_last_times(const struct weft_clocks *clocks, const str
 
 /* Learn from a rank's standard sends which sizes the library sends eagerly and which by rendezvous. Return how many
  * entries `blocked` got, or -1 without memory. */
-int64_t weft_protocol(const struct weft_clocks *clocks, const struct weft_messages *sends,
-                      const struct weft_messages *recvs, int64_t *eager, int64_t *blocked) {
+int64_t weft_learn_protocol(const struct weft_clocks *clocks, const struct weft_messages *sends,
+                            const struct weft_messages *recvs, int64_t *eager, int64_t *blocked) {
     const uint16_t skip = WEFT_POST_SYNCHRONOUS | WEFT_POST_BUFFERED | WEFT_POST_READY | WEFT_POST_PARTITIONED;
     struct lasts *lasts = NULL;
     int64_t found = 0;
@@ -338,8 +338,8 @@ static void note_collective_waits(struct weft_found *found, const struct weft_cl
 }
 
 /* Find the calls that waited in collectives for the last member or for the root. */
-void weft_late_members(const struct weft_clocks *clocks, const struct weft_late_members *input,
-                       struct weft_found *found) {
+void weft_find_late_members(const struct weft_clocks *clocks, const struct weft_late_members *input,
+                            struct weft_found *found) {
     for (uint64_t instance = 0; instance < input->instances; instance++)
         note_collective_waits(found, clocks, input, instance);
 }

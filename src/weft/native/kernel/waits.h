@@ -5,8 +5,8 @@
 #include "ops.h"
 #include "times.h"
 
-EXPORT void weft_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis, int64_t *enter,
-                       int64_t *leave);
+EXPORT void weft_convert_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis,
+                               int64_t *enter, int64_t *leave);
 
 /* How a function waits, by its id. */
 enum weft_blocks {
@@ -26,8 +26,9 @@ struct weft_span {
 
 /* `inside`, by causes[function] (both tables by function id, 65,536): the time in calls that returned, polls that failed
  * apart. */
-EXPORT void weft_span(const struct weft_event *events, uint64_t count, const struct weft_axis *axis,
-                      const uint8_t *blocks, const uint8_t *causes, struct weft_span *span_out, int64_t *inside);
+EXPORT void weft_summarise_times(const struct weft_event *events, uint64_t count, const struct weft_axis *axis,
+                                 const uint8_t *blocks, const uint8_t *causes, struct weft_span *span_out,
+                                 int64_t *inside);
 
 /* Borrowed, by rank. */
 struct weft_clocks {
@@ -72,20 +73,20 @@ struct weft_messages {
 };
 
 /* Receives and probes that waited for a send. Of a partitioned message the begin of the send says nothing. */
-EXPORT void weft_late_senders(const struct weft_clocks *clocks, const struct weft_messages *messages,
-                              struct weft_found *found);
+EXPORT void weft_find_late_senders(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                                   struct weft_found *found);
 
 /* Sends that waited for their receive: synchronous ones, and standard ones too large to be buffered. One that returned before
  * its receive was posted waited for nobody. */
-EXPORT void weft_late_receivers(const struct weft_clocks *clocks, const struct weft_messages *messages,
-                                struct weft_found *found);
+EXPORT void weft_find_late_receivers(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                                     struct weft_found *found);
 
 /* What the standard sends of a rank show. Into eager[far] the most bytes of one that returned before its receive was posted;
  * into `blocked`, with room for all sends, bytes * 2 + far of each that was there before its receive, waited for nothing
  * else, and returned soon after the receive was posted: in a fifth of the time or less. Returns their number, -1 without
  * memory. */
-EXPORT int64_t weft_protocol(const struct weft_clocks *clocks, const struct weft_messages *sends,
-                             const struct weft_messages *recvs, int64_t *eager, int64_t *blocked);
+EXPORT int64_t weft_learn_protocol(const struct weft_clocks *clocks, const struct weft_messages *sends,
+                                   const struct weft_messages *recvs, int64_t *eager, int64_t *blocked);
 
 enum weft_late {
     LATE_NONE = 0,
@@ -117,7 +118,7 @@ struct weft_late_members {
 };
 
 /* The calls that waited in collectives, or for them, for the last member or for the root, instance by instance. */
-EXPORT void weft_late_members(const struct weft_clocks *clocks, const struct weft_late_members *input,
-                              struct weft_found *found);
+EXPORT void weft_find_late_members(const struct weft_clocks *clocks, const struct weft_late_members *input,
+                                   struct weft_found *found);
 
 #endif

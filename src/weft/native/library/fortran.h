@@ -67,10 +67,13 @@ SCALAR(real, kind)
 SCALAR(complex, 2 * kind)
 SCALAR(character, kind) /* kind: its length */
 
+/* Wrap the output of an array and report that it is read. */
 LIBRARY(void, transfer_array_write, void *io, void *p, int kind, size_t length) {
     touch_array(p, false, HERE);
     __real__gfortran_transfer_array_write(io, p, kind, length);
 }
+
+/* Wrap the input of an array and report that it is written. */
 LIBRARY(void, transfer_array, void *io, void *p, int kind, size_t length) {
     touch_array(p, true, HERE);
     __real__gfortran_transfer_array(io, p, kind, length);
@@ -103,10 +106,13 @@ static void touch_statement(const struct statement *parameters, bool is_write, l
         touch_bytes((const char *)parameters->status, sizeof *parameters->status, true, place);
 }
 
+/* Wrap the begin of a WRITE statement and report what it accesses beside its items. */
 LIBRARY(void, st_write, struct statement *s) {
     touch_statement(s, true, HERE);
     __real__gfortran_st_write(s);
 }
+
+/* Wrap the begin of a READ statement and report what it accesses beside its items. */
 LIBRARY(void, st_read, struct statement *s) {
     touch_statement(s, false, HERE);
     __real__gfortran_st_read(s);
@@ -114,19 +120,26 @@ LIBRARY(void, st_read, struct statement *s) {
 
 /* --- strings ------------------------------------------------------------------------------------------------------ */
 
+/* Wrap the comparison of two strings and report that both are read. */
 LIBRARY(int, compare_string, size_t n, const char *a, size_t m, const char *b) {
     touch_bytes(a, n, false, HERE), touch_bytes(b, m, false, HERE);
     return __real__gfortran_compare_string(n, a, m, b);
 }
+
+/* Wrap the concatenation of two strings and report both reads and the write. */
 LIBRARY(void, concat_string, size_t length, char *to, size_t n, const char *a, size_t m, const char *b) {
     touch_bytes(a, n, false, HERE), touch_bytes(b, m, false, HERE);
     touch_bytes(to, length, true, HERE);
     __real__gfortran_concat_string(length, to, n, a, m, b);
 }
+
+/* Wrap TRIM and report that the string is read. */
 LIBRARY(void, string_trim, size_t *length, char **to, size_t n, const char *from) {
     touch_bytes(from, n, false, HERE);
     __real__gfortran_string_trim(length, to, n, from);
 }
+
+/* Wrap LEN_TRIM and report that the string is read. */
 LIBRARY(size_t, string_len_trim, size_t n, const char *from) {
     touch_bytes(from, n, false, HERE);
     return __real__gfortran_string_len_trim(n, from);

@@ -44,6 +44,7 @@ WRAP(void, qsort, void *all, size_t n, size_t size, int (*compare)(const void *,
 
 /* --- strings ------------------------------------------------------------------------------------------------------ */
 
+/* Wrap strlen() and report that the string is read. */
 WRAP(size_t, strlen, const char *s) {
     size_t n = __real_strlen(s);
     READ(s, n + 1);
@@ -57,6 +58,8 @@ WRAP(char *, strncpy, char *to, const char *from, size_t n) {
     READ(from, strnlen(from, n) < n ? strnlen(from, n) + 1 : n), WRITTEN(to, n);
     return __real_strncpy(to, from, n);
 }
+
+/* Wrap strcat() and report what is read of both strings and written behind the first. */
 WRAP(char *, strcat, char *to, const char *from) {
     if (WATCHED) {
         size_t before = __real_strlen(to), n = __real_strlen(from) + 1;
@@ -64,6 +67,8 @@ WRAP(char *, strcat, char *to, const char *from) {
     }
     return __real_strcat(to, from);
 }
+
+/* Wrap strncat() and report what is read of both strings and written behind the first. */
 WRAP(char *, strncat, char *to, const char *from, size_t most) {
     if (WATCHED) {
         size_t before = __real_strlen(to), n = strnlen(from, most);
@@ -183,11 +188,15 @@ int __wrap_fprintf(FILE *file, const char *format, ...) {
     va_end(arguments);
     return length;
 }
+
+/* Wrap fgets() and report the bytes that it has written. */
 WRAP(char *, fgets, char *to, int room, FILE *from) {
     char *got = __real_fgets(to, room, from);
     if (got) WRITTEN(to, __real_strlen(to) + 1);
     return got;
 }
+
+/* Wrap fread() and report the bytes that it has written. */
 WRAP(size_t, fread, void *to, size_t size, size_t n, FILE *from) {
     size_t got = __real_fread(to, size, n, from);
     WRITTEN(to, got * size);
@@ -206,6 +215,7 @@ WRAP(int, fputs, const char *s, FILE *to) {
     return __real_fputs(s, to);
 }
 
+/* Wrap read() and report the bytes that it has written. */
 WRAP(ssize_t, read, int fd, void *to, size_t n) {
     ssize_t got = __real_read(fd, to, n);
     if (got > 0) WRITTEN(to, (size_t)got);

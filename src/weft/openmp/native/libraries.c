@@ -8,13 +8,15 @@ typedef uint32_t library_place;
 #include "fortran.h"
 #include "libc.h"
 
-/* A section that is handed to a procedure which wants it in one piece is copied there and back. */
+/* Wrap the packing of an array section for a procedure that needs it contiguous: the section is read if it is copied. */
 LIBRARY(void *, internal_pack, struct descriptor *d) {
     uint32_t place = HERE;
     void *packed = __real__gfortran_internal_pack(d);
     if (packed != d->base) touch_array(d, false, place);
     return packed;
 }
+
+/* Wrap the unpacking of such a copy after the call: the section is written. */
 LIBRARY(void, internal_unpack, struct descriptor *d, const void *packed) {
     if (packed != d->base) touch_array(d, true, HERE);
     __real__gfortran_internal_unpack(d, packed);
