@@ -15,7 +15,9 @@ from weft.errors import UsageError
 def add_trust_option(parser: argparse.ArgumentParser) -> None:
     """Declare --trust, by which a user agrees beforehand that a run's program is executed."""
     parser.add_argument(
-        "--trust", action="store_true", help="run the program that RUN names although you did not record RUN here"
+        "--trust",
+        action="store_true",
+        help="let a replay execute the program that RUN names without asking, though you did not record RUN here",
     )
 
 

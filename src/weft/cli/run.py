@@ -140,7 +140,7 @@ def add_report_options(group: _options.OptionDeclarer) -> None:
 
 def add_location_options(group: _options.OptionDeclarer) -> None:
     """Declare the options that say where the run is written."""
-    _options.add_out(group, "directory of the run, new or empty (weft-runs/<program>-<n>)")
+    _options.add_out(group, "directory of the run, new or empty (default: weft-runs/<program>-<n>)")
     group.add_argument(
         "--local", type=Path, metavar="DIR",
         help="let each host record below DIR on its own disk or in memory, and collect the records at the end",
