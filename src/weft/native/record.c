@@ -249,7 +249,7 @@ static struct weft_before_of *find_or_add_dropped_calls(struct weft_record *reco
 }
 
 /* Turn a stream into a ring, which keeps only the latest calls. Return false without memory. */
-static bool begin_ring(struct weft_stream *stream) {
+static bool turn_stream_into_ring(struct weft_stream *stream) {
     struct weft_ring *ring = calloc(1, sizeof *ring);
     if (!ring || !(ring->before = find_or_add_dropped_calls(stream->record, stream->thread))) {
         free(ring);
@@ -536,7 +536,7 @@ bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, in
         stream->base = stream->next = stream->end = stream->chunk_start = range;
         stream->reserved = size;
         bool ring = kind == WEFT_STREAM_EVENTS || kind == WEFT_STREAM_TAILS || kind == WEFT_STREAM_RECEIVED;
-        if (record->keep && ring && !begin_ring(stream)) break;
+        if (record->keep && ring && !turn_stream_into_ring(stream)) break;
         return weft_stream_grow(stream, 1);
     }
     weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);

@@ -220,7 +220,7 @@ void weft_fortran_set_block_sizes(int variable_id, int dimension, CFI_cdesc_t *s
 
 /* Return whether an array or template (no address) was mapped before by a directive that counts only once; note that it
  * is mapped now. */
-static int is_already_mapped(const void *base_address, int variable_id, int is_once) {
+static int test_and_set_mapped(const void *base_address, int variable_id, int is_once) {
     known_t *place = find_or_add_known_memory(base_address ? base_address : template_address(variable_id));
     if (is_once && place->mapped) return 1;
     place->mapped = 1;
@@ -232,7 +232,7 @@ static int is_already_mapped(const void *base_address, int variable_id, int is_o
 void weft_fortran_distribute_array(int construct_id, int variable_id, int is_once, int dimension_count,
                                    const int *kinds, int task_array_id, int64_t task, CFI_cdesc_t *array) {
     void *base = base_of(array);
-    if ((array && !base) || is_already_mapped(base, variable_id, is_once)) return;
+    if ((array && !base) || test_and_set_mapped(base, variable_id, is_once)) return;
     if (task_array_id)
         weft_check_distribute_onto(construct_id, variable_id, base, dimension_count, kinds, task_array_id, task);
     else weft_check_distribute(construct_id, variable_id, base, dimension_count, kinds);
@@ -244,7 +244,7 @@ void weft_fortran_align_array(int construct_id, int variable_id, int is_once, in
                               const int *axis, const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array,
                               CFI_cdesc_t *target_array) {
     void *base = base_of(array), *goal_base = base_of(target_array);
-    if ((array && !base) || (target_array && !goal_base) || is_already_mapped(base, variable_id, is_once)) return;
+    if ((array && !base) || (target_array && !goal_base) || test_and_set_mapped(base, variable_id, is_once)) return;
     weft_check_align(construct_id, variable_id, base, target_id, goal_base, dimension_count, axis, coefficient, offset);
 }
 

@@ -100,8 +100,8 @@ static void compute_share_bounds(struct share *share, const struct object *objec
     }
 }
 
-/* Return which elements of an array a processor owns; owned by the cache. */
-const struct share *find_share(struct object *object, int processor) {
+/* Return which elements of an array a processor owns, computed at the first call. The result belongs to the cache. */
+const struct share *find_or_compute_share(struct object *object, int processor) {
     struct kept_shares *kept = find_or_add_kept_shares(object);
     if (kept->of[processor]) return kept->of[processor];
     struct share *share = kept->of[processor] = calloc(1, sizeof *share);

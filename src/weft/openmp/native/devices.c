@@ -311,7 +311,7 @@ static void widen_mapping(const struct items *items, size_t i, struct mapping *m
 }
 
 /* Map a pointer or an array descriptor, whose value on the device is adjusted by the runtime. */
-static void enter_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct mapping *mapping) {
+static void map_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct mapping *mapping) {
     if (mapping) for_each_granule(low, high, mark_device_copy_new, NULL);
     if (mapping && kind != POINTER && kind != DESCRIPTOR) return;
     if (!mapping) {
@@ -340,14 +340,14 @@ static uintptr_t limit_to_block(uintptr_t low, uintptr_t high, unsigned kind, ui
 }
 
 /* Map one item of a construct; if it is mapped already, only increase its reference count. */
-static void enter_item(const struct items *items, size_t i) {
+static void map_item(const struct items *items, size_t i) {
     unsigned kind = find_item_kind(items, i);
     uintptr_t low = find_item_start(items, i), high = find_item_end(items, i);
     if (!has_mapped_address(kind) || !low || low == high) return;
     if (is_data(kind)) high = limit_to_block(low, high, kind, items->place);
     struct mapping *mapping = find_mapping(low, high);
     if (!is_data(kind)) {
-        enter_pointer(kind, low, high, mapping);
+        map_pointer(kind, low, high, mapping);
         return;
     }
     while (mapping && mapping->full) {
@@ -367,7 +367,7 @@ static void enter_item(const struct items *items, size_t i) {
 
 /* Decrease the reference count of an item's mapping and copy back if the map says so. A mapping with count 0 is removed
  * later. */
-static void leave_item(const struct items *items, size_t i, bool is_structured) {
+static void unmap_item(const struct items *items, size_t i, bool is_structured) {
     unsigned kind = find_item_kind(items, i);
     bool is_section = kind == NO_LENGTH || kind == DELETE_SECTION, is_data_kind = is_data(kind);
     bool is_attached = kind == ATTACH || kind == ALWAYS_POINTER || kind == DETACH;
@@ -396,7 +396,7 @@ static void remove_unused_mappings(void) {
 /* Map all items of a construct to the device. */
 void map_items(const struct items *items) {
     constructs++;
-    for (size_t i = 0; i < items->count; i++) enter_item(items, i);
+    for (size_t i = 0; i < items->count; i++) map_item(items, i);
     if (mapping_count && !now.devices) begin_device_checks();
 }
 
@@ -441,7 +441,7 @@ void declare_device_variable(uintptr_t low, size_t size) {
 /* Unmap all items of a construct. `is_structured`: at the end of a target or data region, not at an `exit data`. */
 void unmap_items(const struct items *items, bool is_structured) {
     constructs++;
-    for (size_t i = items->count; i--;) leave_item(items, i, is_structured);
+    for (size_t i = items->count; i--;) unmap_item(items, i, is_structured);
     remove_unused_mappings();
 }
 
