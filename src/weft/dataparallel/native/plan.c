@@ -166,7 +166,7 @@ static bool is_known_fault(const struct row_place *place) {
            site->size == place->size;
 }
 
-/* Plan that the faulty reads of a place are counted only. */
+/* Plan to only count the reads of a place, since each has a fault that was reported already. */
 static void plan_fault_counting(struct plan *plan, int group_index, const struct row_place *place, int place_number) {
     if (plan->groups[group_index].first_write == INT_MAX)
         add_demand_of_stamps(plan, group_index, false, 0, weft_construct.started ? now.base : SPLIT - 1);

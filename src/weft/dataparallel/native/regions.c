@@ -225,7 +225,7 @@ void weft_check_remote(int variable_id, const void *base, int dimension_count, c
     forget_sites();
 }
 
-/* End a statement with a REMOTE_ACCESS directive: its remote elements are gone. */
+/* End a statement with a REMOTE_ACCESS directive: the elements that it names may no longer be read. */
 void weft_check_remote_end(int construct_id) {
     (void)construct_id;
     if (now.off || weft_construct.started || weft_construct.what == LOOP) return;

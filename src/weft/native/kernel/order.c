@@ -253,7 +253,7 @@ static uint32_t find_known_receiver_point(const struct weft_order *order, uint32
 
 /* Process the start of an event: all edges from it, of sends, generic edges and collectives, get the process's vector
  * time. */
-static void start_event(struct weft_order *order, uint32_t process, uint32_t event) {
+static void process_event_start(struct weft_order *order, uint32_t process, uint32_t event) {
     const struct weft_order_input *input = &order->in;
     struct process *state = &order->procs[process];
     for (; state->send < input->send_of_process[process + 1]; state->send++) {
@@ -355,7 +355,7 @@ static bool merge_time_of_edge(struct weft_order *order, uint32_t process, uint3
 }
 
 /* Keep a process's vector time after an event, for later queries. Return false without memory. */
-static bool keep_version(struct weft_order *order, struct process *process, uint32_t event) {
+static bool save_version_after_event(struct weft_order *order, struct process *process, uint32_t event) {
     if (process->kept_count == process->kept_room) {
         uint32_t room = process->kept_room ? process->kept_room * 2 : 16;
         struct kept *grown = realloc(process->kept, room * sizeof *grown);
@@ -377,7 +377,7 @@ static void run_process(struct weft_order *order, uint32_t process, bool is_forc
     for (uint64_t turn = 0; turn < QUANTUM && state->at < input->event_counts[process] && !order->failed; turn++) {
         uint32_t event = get_event_number(order, process, state->at);
         if (!state->inside) {
-            start_event(order, process, event);
+            process_event_start(order, process, event);
             state->inside = true;
             state->next_in = in_first[event];
             state->changed = false;
@@ -388,7 +388,7 @@ static void run_process(struct weft_order *order, uint32_t process, bool is_forc
         }
         if (state->changed && ++state->since_kept >= input->stride) {
             state->since_kept = 0;
-            if (!keep_version(order, state, event)) order->failed = true;
+            if (!save_version_after_event(order, state, event)) order->failed = true;
         }
         state->inside = false;
         state->at++;
@@ -625,7 +625,7 @@ static void walk_back_process(const struct weft_order *order, struct walk *walk,
 }
 
 /* Allocate a walk over the processes and fill its cut with a byte. Return false without memory. */
-static bool open_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int fill_byte) {
+static bool allocate_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int fill_byte) {
     walk->cut = cut;
     walk->done = malloc(processes * sizeof *walk->done);
     walk->stack = malloc(processes * sizeof *walk->stack);
@@ -637,7 +637,7 @@ static bool open_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int 
 }
 
 /* Free the memory of a walk. */
-static void close_walk(struct walk *walk) {
+static void free_walk(struct walk *walk) {
     free(walk->done);
     free(walk->stack);
     free(walk->on_stack);
@@ -647,14 +647,14 @@ static void close_walk(struct walk *walk) {
  * without memory. */
 int weft_find_causal_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut) {
     struct walk walk;
-    bool ready = open_walk(&walk, order->in.processes, cut, 0);
+    bool ready = allocate_walk(&walk, order->in.processes, cut, 0);
     if (ready) raise_cut_to_point(&walk, process, point);
     while (ready && walk.depth) {
         uint32_t next = walk.stack[--walk.depth];
         walk.on_stack[next] = 0;
         if (walk.cut[next] > walk.done[next]) walk_back_process(order, &walk, next);
     }
-    close_walk(&walk);
+    free_walk(&walk);
     return ready ? 0 : -1;
 }
 
@@ -737,7 +737,7 @@ static void walk_on_process(const struct weft_order *order, struct walk *walk, u
  * Return 0, or -1 without memory. */
 int weft_find_causal_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut) {
     struct walk walk;
-    bool ready = open_walk(&walk, order->in.processes, cut, 0xff);
+    bool ready = allocate_walk(&walk, order->in.processes, cut, 0xff);
     for (uint32_t process = 0; ready && process < order->in.processes; process++)
         lower_cut_to_point(&walk, process, seeds[process]);
     while (ready && walk.depth) {
@@ -745,6 +745,6 @@ int weft_find_causal_future(const struct weft_order *order, const uint32_t *seed
         walk.on_stack[process] = 0;
         if (walk.cut[process] < walk.done[process]) walk_on_process(order, &walk, process);
     }
-    close_walk(&walk);
+    free_walk(&walk);
     return ready ? 0 : -1;
 }

@@ -187,7 +187,7 @@ static void advance_head(struct finder *finder, struct group *group, int32_t sou
 }
 
 /* Mark a message as taken by a receive, and advance the channels it is in. */
-static void take_message(struct finder *finder, uint32_t send) {
+static void mark_message_taken(struct finder *finder, uint32_t send) {
     finder->taken[send] = 1;
     for (int is_any_tag = 0; is_any_tag < 2; is_any_tag++) {
         struct group *group =
@@ -252,7 +252,7 @@ static bool add_race(struct finder *finder, uint32_t row, uint8_t is_probe) {
 }
 
 /* Add a message to the newest race. Return false without memory. */
-static bool list_message(struct weft_races *out, uint32_t send) {
+static bool add_message_to_race(struct weft_races *out, uint32_t send) {
     if (out->message_count == out->message_room) {
         uint64_t room = out->message_room ? out->message_room * 2 : 1024;
         uint32_t *grown = realloc(out->messages, room * sizeof *grown);
@@ -282,7 +282,7 @@ static bool find_racing_messages(struct finder *finder, struct group *group, uin
             continue;
         uint32_t send = finder->entries[group->channels[channel_index].head];
         if (may_be_blocked && is_blocked_by_earlier(finder, row, limit, send)) continue;
-        if (out->total[race_index]++ < listed_messages && !list_message(out, send)) return false;
+        if (out->total[race_index]++ < listed_messages && !add_message_to_race(out, send)) return false;
     }
     if (out->total[race_index] == 0) {
         out->count = race_index;
@@ -292,7 +292,7 @@ static bool find_racing_messages(struct finder *finder, struct group *group, uin
 }
 
 /* Drop the pending receives whose message was decided before `receive` was posted. */
-static bool close_decided_receives(struct finder *finder, uint32_t receive) {
+static bool drop_decided_receives(struct finder *finder, uint32_t receive) {
     uint32_t event = finder->in->recv_event[receive];
     uint64_t kept = 0;
     for (uint64_t k = 0; k < finder->open_count; k++)
@@ -302,7 +302,7 @@ static bool close_decided_receives(struct finder *finder, uint32_t receive) {
 }
 
 /* Add a receive to the pending ones, unless its message is decided at once. Return false without memory. */
-static bool open_receive(struct finder *finder, uint32_t receive) {
+static bool add_pending_receive(struct finder *finder, uint32_t receive) {
     if (finder->in->recv_decided[receive] == finder->in->recv_event[receive]) return true;
     if (finder->open_count == finder->open_room) {
         uint64_t room = finder->open_room ? finder->open_room * 2 : 64;
@@ -316,7 +316,7 @@ static bool open_receive(struct finder *finder, uint32_t receive) {
 }
 
 /* Find the races of one wildcard probe. Return false without memory. */
-static bool check_probe(struct finder *finder, uint64_t probe) {
+static bool find_races_of_probe(struct finder *finder, uint64_t probe) {
     const struct weft_races_input *input = finder->in;
     if (!is_wildcard(input->probe_flags[probe]) || input->probe_partner[probe] == NONE) return true;
     struct group *group = find_group_slot(finder, input->probe_comm[probe],
@@ -325,11 +325,11 @@ static bool check_probe(struct finder *finder, uint64_t probe) {
                                                 input->probe_event[probe]);
 }
 
-/* Find the races of one receive, then let it take its message. Return false without memory. */
-static bool check_receive(struct finder *finder, uint64_t receive) {
+/* Find the races of one receive, then mark its message as taken. Return false without memory. */
+static bool find_races_of_receive(struct finder *finder, uint64_t receive) {
     const struct weft_races_input *input = finder->in;
     uint32_t taken_send = input->recv_partner[receive];
-    if (finder->patterns_differ) close_decided_receives(finder, (uint32_t)receive);
+    if (finder->patterns_differ) drop_decided_receives(finder, (uint32_t)receive);
     if (is_wildcard(input->recv_flags[receive]) && taken_send != NONE && input->recv_known[receive] != NONE) {
         struct group *group = find_group_slot(finder, input->recv_comm[receive],
                                               tag_pattern(input->recv_flags[receive], input->recv_tag[receive]));
@@ -337,8 +337,8 @@ static bool check_receive(struct finder *finder, uint64_t receive) {
             !find_racing_messages(finder, group, (uint32_t)receive, false, taken_send, input->recv_known[receive]))
             return false;
     }
-    if (taken_send != NONE) take_message(finder, taken_send);
-    return !finder->patterns_differ || open_receive(finder, (uint32_t)receive);
+    if (taken_send != NONE) mark_message_taken(finder, taken_send);
+    return !finder->patterns_differ || add_pending_receive(finder, (uint32_t)receive);
 }
 
 /* Clear the groups and pending receives before the next rank. */
@@ -363,8 +363,8 @@ static bool find_races_of_rank(struct finder *finder, uint32_t rank) {
         for (; is_good && probe < input->probe_first[rank + 1] &&
                (receive == end || input->probe_event[probe] < input->recv_event[receive]);
              probe++)
-            is_good = check_probe(finder, probe);
-        if (receive < end) is_good = is_good && check_receive(finder, receive);
+            is_good = find_races_of_probe(finder, probe);
+        if (receive < end) is_good = is_good && find_races_of_receive(finder, receive);
     }
     clear_finder(finder);
     return is_good;

@@ -82,7 +82,7 @@ struct sweep {
 };
 
 /* Move a sweep to the start of a block of events. */
-static void enter_block(struct sweep *sweep, uint64_t block) {
+static void move_to_block(struct sweep *sweep, uint64_t block) {
     sweep->block = block;
     sweep->i = block * sweep->row->block;
     sweep->from = sweep->row->starts[block];
@@ -96,7 +96,7 @@ static void gallop_to_time(struct sweep *sweep, int64_t time) {
     while (low + step < sweep->blocks && sweep->row->starts[low + step] < time) low += step, step *= 2;
     for (; step; step /= 2)
         if (low + step < sweep->blocks && sweep->row->starts[low + step] < time) low += step;
-    enter_block(sweep, low);
+    move_to_block(sweep, low);
 }
 
 /* Compute the time that a row spent in each class of calls before a time. Successive calls must ask for rising
@@ -125,7 +125,7 @@ static void sum_spent_before(struct sweep *sweep, int64_t time, const uint8_t *c
 /* Return a sweep over a row, at its first event. */
 static struct sweep begin_sweep(const struct weft_row *row) {
     struct sweep sweep = {.row = row, .blocks = (row->count + row->block - 1) / row->block};
-    if (sweep.blocks) enter_block(&sweep, 0);
+    if (sweep.blocks) move_to_block(&sweep, 0);
     return sweep;
 }
 
