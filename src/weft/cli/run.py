@@ -92,7 +92,7 @@ def add_recording_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
-        help="record the probes that CONFIG names; CONFIG is written if it does not exist",
+        help="record the probes (see `weft probes`) that CONFIG names; CONFIG is written if it does not exist",
     )  # fmt: skip
     group.add_argument(
         "--watch", action="append", default=[], metavar="FILE:LINE:EXPR",
