@@ -132,13 +132,13 @@ def test_a_replay_that_did_not_come_past_the_place_proves_nothing(
     short: int, third_visit: TaskPrompt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many replays count nothing; what is told is the visit before, or that the rank did not come there again."""
-    whole, cut = back.BackwardSearch._count_from, [0] * short
+    whole, cut = back.BackwardSearch._count_from_call, [0] * short
 
     def counted(self: back.BackwardSearch, base: int) -> Tally:
         tally = whole(self, base)
         return Tally(cut.pop(), 0, ()) if cut else tally
 
-    monkeypatch.setattr(back.BackwardSearch, "_count_from", counted)
+    monkeypatch.setattr(back.BackwardSearch, "_count_from_call", counted)
     comes_to_the_visit_before(third_visit, short < back.TRIES)
     assert not cut
 

@@ -233,15 +233,15 @@ void weft_record_keep(struct weft_record *record, uint64_t ns) {
 
 /* Return the counts of the calls that a thread's rings (streams that keep only the latest calls) have dropped; NULL if
  * there are none. */
-static struct weft_before_of *find_dropped_calls(const struct weft_record *record, uint32_t thread) {
+static struct weft_before_of *find_dropped_call_counts(const struct weft_record *record, uint32_t thread) {
     struct weft_before_of *dropped = record->befores;
     while (dropped && dropped->thread != thread) dropped = dropped->next;
     return dropped;
 }
 
 /* Return the counts of the calls that a thread's rings have dropped, created if needed; NULL without memory. */
-static struct weft_before_of *find_or_add_dropped_calls(struct weft_record *record, uint16_t thread) {
-    struct weft_before_of *dropped = find_dropped_calls(record, thread);
+static struct weft_before_of *find_or_add_dropped_call_counts(struct weft_record *record, uint16_t thread) {
+    struct weft_before_of *dropped = find_dropped_call_counts(record, thread);
     if (dropped || !(dropped = calloc(1, sizeof *dropped))) return dropped;
     dropped->thread = thread;
     dropped->next = record->befores;
@@ -249,9 +249,9 @@ static struct weft_before_of *find_or_add_dropped_calls(struct weft_record *reco
 }
 
 /* Turn a stream into a ring, which keeps only the latest calls. Return false without memory. */
-static bool begin_ring(struct weft_stream *stream) {
+static bool turn_stream_into_ring(struct weft_stream *stream) {
     struct weft_ring *ring = calloc(1, sizeof *ring);
-    if (!ring || !(ring->before = find_or_add_dropped_calls(stream->record, stream->thread))) {
+    if (!ring || !(ring->before = find_or_add_dropped_call_counts(stream->record, stream->thread))) {
         free(ring);
         return false;
     }
@@ -278,7 +278,7 @@ static bool reserve_dropped_areas(struct weft_record *record, struct weft_before
 
 /* Write a thread's counts of dropped calls to the file area that is not the valid one. Writing `again` last makes it
  * valid, so that one area is whole at any moment. */
-static void write_dropped_calls(struct weft_before_of *dropped) {
+static void write_dropped_call_counts(struct weft_before_of *dropped) {
     struct weft_before *area = dropped->areas[++dropped->now.turn & 1];
     __atomic_store_n(&area->again, 0, __ATOMIC_SEQ_CST);
     memcpy(area + 1, dropped->rows, dropped->now.rows * sizeof *dropped->rows);
@@ -332,7 +332,7 @@ static void count_dropped_receive(struct weft_before_of *dropped, const struct w
 static bool are_calls_dropped(const struct weft_record *record, const struct piece *piece) {
     const struct weft_received *rows = (const struct weft_received *)piece->at;
     for (uint64_t i = 0; i < piece->entry->used / sizeof *rows; i++) {
-        const struct weft_before_of *dropped = find_dropped_calls(record, rows[i].thread);
+        const struct weft_before_of *dropped = find_dropped_call_counts(record, rows[i].thread);
         if (!dropped || (int32_t)(rows[i].call - (uint32_t)dropped->now.events) >= 0) return false;
     }
     return true;
@@ -344,7 +344,7 @@ static bool may_drop_piece(const struct weft_stream *stream, const struct piece 
 }
 
 /* Count everything in a chunk of a ring as dropped. */
-static void count_dropped_piece(struct weft_stream *stream, struct piece *piece) {
+static void count_dropped_chunk(struct weft_stream *stream, struct piece *piece) {
     struct weft_before_of *dropped = stream->ring->before;
     if (stream->kind == WEFT_STREAM_EVENTS) {
         uint64_t row_count = piece->entry->used / sizeof(struct weft_event);
@@ -364,17 +364,17 @@ static void count_dropped_piece(struct weft_stream *stream, struct piece *piece)
 
 /* Drop the chunks of a ring that are older than what is to be kept: count their calls, write the counts to the file,
  * unmap the chunks. */
-static void drop_expired_pieces(struct weft_stream *stream, uint64_t now) {
+static void drop_expired_chunks(struct weft_stream *stream, uint64_t now) {
     struct weft_record *record = stream->record;
     struct weft_ring *ring = stream->ring;
     uint32_t old_gone = ring->gone;
     while (ring->gone + RING_STAYS < ring->count && now - ring->pieces[ring->gone].left > record->keep &&
            may_drop_piece(stream, &ring->pieces[ring->gone])) {
         if (!reserve_dropped_areas(record, ring->before)) return;
-        count_dropped_piece(stream, &ring->pieces[ring->gone++]);
+        count_dropped_chunk(stream, &ring->pieces[ring->gone++]);
     }
     if (ring->gone == old_gone) return;
-    write_dropped_calls(ring->before);
+    write_dropped_call_counts(ring->before);
     for (uint32_t index = old_gone; index < ring->gone; index++) {
         struct piece *piece = &ring->pieces[index];
         __atomic_store_n(&piece->entry->used, 0, __ATOMIC_RELEASE);
@@ -390,7 +390,7 @@ static uint64_t find_file_offset(const struct weft_chunk *entry) {
 
 /* Reserve another address range for a ring whose range is used up, and map the newest chunk there again. The old
  * mapping stays, since the current call may still be written to. Return false if there are no addresses. */
-static bool move_ring(struct weft_stream *stream) {
+static bool move_ring_to_new_addresses(struct weft_stream *stream) {
     struct piece *newest = &stream->ring->pieces[stream->ring->count - 1];
     uint8_t *range = mmap(NULL, stream->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) return false;
@@ -407,7 +407,7 @@ static bool move_ring(struct weft_stream *stream) {
 }
 
 /* Append an entry to a ring's list of chunks and return it; NULL without memory. */
-static struct piece *add_piece(struct weft_ring *ring) {
+static struct piece *add_ring_chunk(struct weft_ring *ring) {
     if (ring->count == ring->room) {
         uint32_t room = ring->room ? 2 * ring->room : 16;
         struct piece *grown = realloc(ring->pieces, room * sizeof *grown);
@@ -426,7 +426,7 @@ static bool grow_ring(struct weft_stream *stream) {
     weft_record_anchor(record, &record->header->end);
     uint64_t now = record->header->end.monotonic_ns, live = 0;
     if (ring->count) ring->pieces[ring->count - 1].left = now;
-    drop_expired_pieces(stream, now);
+    drop_expired_chunks(stream, now);
     for (uint32_t i = ring->gone; i < ring->count; i++) live += ring->pieces[i].bytes;
     uint64_t pages = live / RING_PART / WEFT_PAGE;
     if (pages < FIRST_CHUNK_PAGES) pages = FIRST_CHUNK_PAGES;
@@ -439,7 +439,8 @@ static bool grow_ring(struct weft_stream *stream) {
         memmove(ring->pieces, ring->pieces + 1, --ring->count * sizeof *ring->pieces);
     }
     uint64_t bytes = pages * WEFT_PAGE, offset;
-    if ((uint64_t)(stream->end - ring->low) + bytes > stream->reserved && !(ring->count && move_ring(stream)))
+    if ((uint64_t)(stream->end - ring->low) + bytes > stream->reserved &&
+        !(ring->count && move_ring_to_new_addresses(stream)))
         goto full;
     if (used.entry) offset = find_file_offset(used.entry);
     else if (!extend_file(record, (uint32_t)pages, &offset)) return false;
@@ -454,7 +455,7 @@ static bool grow_ring(struct weft_stream *stream) {
     } else
         entry =
             add_chunk_entry(record, (struct weft_chunk){stream->kind, stream->thread, (uint32_t)pages, numbered, 0});
-    struct piece *piece = entry ? add_piece(ring) : NULL;
+    struct piece *piece = entry ? add_ring_chunk(ring) : NULL;
     if (!piece) goto full;
     *piece = (struct piece){.at = stream->end, .entry = entry, .bytes = bytes};
     ring->number = (ring->number + 1) % WEFT_NUMBERS;
@@ -536,7 +537,7 @@ bool weft_stream_open(struct weft_record *record, struct weft_stream *stream, in
         stream->base = stream->next = stream->end = stream->chunk_start = range;
         stream->reserved = size;
         bool ring = kind == WEFT_STREAM_EVENTS || kind == WEFT_STREAM_TAILS || kind == WEFT_STREAM_RECEIVED;
-        if (record->keep && ring && !begin_ring(stream)) break;
+        if (record->keep && ring && !turn_stream_into_ring(stream)) break;
         return weft_stream_grow(stream, 1);
     }
     weft_record_stop(record, WEFT_STOP_NO_ADDRESS_SPACE);

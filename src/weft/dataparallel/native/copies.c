@@ -42,7 +42,7 @@ static int64_t find_iteration_coordinate(int dimension, const int64_t index[]) {
 
 /* Return the table that holds, for each element of a replicated array, which iteration's coordinates wrote it. Make it
  * if need be, and drop one of an older distribution. NULL if it would be too large. */
-static struct owners *ensure_owner_table(struct object *object) {
+static struct owners *find_or_make_owner_table(struct object *object) {
     size_t elements = object->element ? (object->high - object->low) / object->element : 0;
     size_t bytes = elements * (size_t)weft_construct.on->rank * sizeof(int64_t);
     if (object->owners &&
@@ -59,7 +59,8 @@ static struct owners *ensure_owner_table(struct object *object) {
 /* At a loop's end: keep for each element of a replicated array where the iteration ran that wrote it. Must come before
  * the loop's stamps lose their meaning. */
 void note_writers_of_copies(struct object *object) {
-    if (weft_construct.what != LOOP || !weft_construct.on || !object->array || !ensure_owner_table(object)) return;
+    if (weft_construct.what != LOOP || !weft_construct.on || !object->array || !find_or_make_owner_table(object))
+        return;
     int64_t index[WEFT_MAX_RANK], *at = object->owners->at;
     for (uintptr_t address = object->low; address < object->high;
          address += object->element, at += weft_construct.on->rank) {

@@ -67,7 +67,7 @@ static struct line begin_finding_line(int finding_id, const char *kind, const ch
 }
 
 /* Append the indices of the current iteration and the number of the current task, where there are any. */
-static void write_iteration(struct line *line) {
+static void append_current_iteration(struct line *line) {
     update_current_index();
     if (weft_construct.what == LOOP && weft_construct.started)
         put_numbers(line, "iteration", weft_construct.rank, weft_construct.index);
@@ -99,7 +99,7 @@ uint64_t *report_finding(const struct detail *detail) {
     if (!id) return find_occurrence_counter(detail, construct);
     int64_t index[WEFT_MAX_RANK];
     struct line line = begin_finding_line(id, detail->kind, detail->why, construct, detail->place);
-    write_iteration(&line);
+    append_current_iteration(&line);
     put_number(&line, "data", detail->data);
     put_number(&line, "address", (int64_t)detail->address);
     put_number(&line, "bytes", (int64_t)detail->size);
@@ -150,7 +150,7 @@ void report_index_out_of_bounds(int variable_id, uintptr_t base_address, int dim
     int id = add_finding_or_count("out-of-bounds", NULL, construct, variable_id, pc);
     if (!id) return;
     struct line line = begin_finding_line(id, "out-of-bounds", NULL, construct, pc);
-    write_iteration(&line);
+    append_current_iteration(&line);
     write_value_and_range(&line, variable_id, dimension, index, low, high);
     send_line(&line);
 }
@@ -163,7 +163,7 @@ void report_index_out_of_bounds_at_line(const char *file, unsigned source_line, 
     int id = add_finding_or_count("out-of-bounds", NULL, construct, 0, place);
     if (!id) return;
     struct line line = begin_finding_line(id, "out-of-bounds", NULL, construct, 0);
-    write_iteration(&line);
+    append_current_iteration(&line);
     put_number(&line, "line", source_line);
     put_number(&line, "column", column);
     put_number(&line, "value", index);
@@ -179,7 +179,7 @@ void report_directive_parameter(const char *why, int construct_id, int variable_
     int id = add_finding_or_count("out-of-bounds", why, construct_id, variable_id, (uintptr_t)dimension);
     if (!id) return;
     struct line line = begin_finding_line(id, "out-of-bounds", why, construct_id, 0);
-    write_iteration(&line);
+    append_current_iteration(&line);
     write_value_and_range(&line, variable_id, dimension + 1, value, low, high);
     send_line(&line);
 }
@@ -312,7 +312,7 @@ static bool reserve_shadow_memory(uintptr_t low, uintptr_t high) {
 /* Open the findings file and reserve the shadow memory. Return false if nothing is to be checked or memory is not to be
  * had; the latter is reported. */
 static bool open_findings_and_shadow_memory(void) {
-    if (!lines_open_file()) return false;
+    if (!open_findings_file()) return false;
     if (reserve_shadow_memory(SPACE8, SPACE8 + FOLD + 1) && reserve_shadow_memory(SPACE4, SPACE4 + 2 * (FOLD + 1)) &&
         reserve_shadow_memory(SPACE1, END1))
         return true;

@@ -85,7 +85,7 @@ static named_t *find_named_array(const char *name, int add_if_missing) {
 void weft_fortran_program(void) { weft_check_sequential(1); }
 
 /* Tell the runtime what numbers a variable holds (WEFT_INT32, WEFT_DOUBLE, ...), from its descriptor. */
-static void tell_number_type(int variable_id, const CFI_cdesc_t *variable) {
+static void register_number_type(int variable_id, const CFI_cdesc_t *variable) {
     int kind = variable->type & CFI_type_mask, type = 0;
     size_t size = variable->elem_len, step = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
     if (kind == CFI_type_Integer) type = WEFT_INT8 + (int)step;
@@ -96,7 +96,7 @@ static void tell_number_type(int variable_id, const CFI_cdesc_t *variable) {
 }
 
 void weft_fortran_register_variable(int variable_id, CFI_cdesc_t *variable) {
-    tell_number_type(variable_id, variable);
+    register_number_type(variable_id, variable);
     weft_check_data(variable_id, base_of(variable), count_bytes(variable));
 }
 
@@ -108,7 +108,7 @@ void weft_fortran_register_array(int variable_id, int role, const char *name, co
     int64_t extent[CFI_MAX_RANK];
     void *base = base_of(array);
     if (!base || array->rank > WEFT_MAX_RANK) return;
-    tell_number_type(variable_id, array);
+    register_number_type(variable_id, array);
     int open = !is_contiguous(array);
     for (int d = 0; d < array->rank; d++) {
         extent[d] = array->dim[d].extent;
@@ -152,7 +152,7 @@ void weft_fortran_register_unset_scalar(int variable_id, CFI_cdesc_t *variable) 
     int kind = variable->type & CFI_type_mask;
     if (kind != CFI_type_Integer && kind != CFI_type_Real && kind != CFI_type_Complex && kind != CFI_type_Logical)
         return;
-    tell_number_type(variable_id, variable);
+    register_number_type(variable_id, variable);
     weft_check_data(variable_id, base_of(variable), count_bytes(variable));
     weft_check_clear(base_of(variable), count_bytes(variable));
 }
@@ -220,7 +220,7 @@ void weft_fortran_set_block_sizes(int variable_id, int dimension, CFI_cdesc_t *s
 
 /* Return whether an array or template (no address) was mapped before by a directive that counts only once; note that it
  * is mapped now. */
-static int is_already_mapped(const void *base_address, int variable_id, int is_once) {
+static int test_and_set_mapped(const void *base_address, int variable_id, int is_once) {
     known_t *place = find_or_add_known_memory(base_address ? base_address : template_address(variable_id));
     if (is_once && place->mapped) return 1;
     place->mapped = 1;
@@ -232,7 +232,7 @@ static int is_already_mapped(const void *base_address, int variable_id, int is_o
 void weft_fortran_distribute_array(int construct_id, int variable_id, int is_once, int dimension_count,
                                    const int *kinds, int task_array_id, int64_t task, CFI_cdesc_t *array) {
     void *base = base_of(array);
-    if ((array && !base) || is_already_mapped(base, variable_id, is_once)) return;
+    if ((array && !base) || test_and_set_mapped(base, variable_id, is_once)) return;
     if (task_array_id)
         weft_check_distribute_onto(construct_id, variable_id, base, dimension_count, kinds, task_array_id, task);
     else weft_check_distribute(construct_id, variable_id, base, dimension_count, kinds);
@@ -244,7 +244,7 @@ void weft_fortran_align_array(int construct_id, int variable_id, int is_once, in
                               const int *axis, const int64_t *coefficient, const int64_t *offset, CFI_cdesc_t *array,
                               CFI_cdesc_t *target_array) {
     void *base = base_of(array), *goal_base = base_of(target_array);
-    if ((array && !base) || (target_array && !goal_base) || is_already_mapped(base, variable_id, is_once)) return;
+    if ((array && !base) || (target_array && !goal_base) || test_and_set_mapped(base, variable_id, is_once)) return;
     weft_check_align(construct_id, variable_id, base, target_id, goal_base, dimension_count, axis, coefficient, offset);
 }
 

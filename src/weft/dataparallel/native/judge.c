@@ -45,7 +45,7 @@ static void report_current_access(struct detail detail, const char *kind, const 
 
 /* Return whether memory still holds the pattern for uninitialised memory, or, in a distributed array that is not on the
  * stack, only zeros. */
-static bool is_still_poisoned(uintptr_t address, size_t size, const struct object *object) {
+static bool has_uninitialised_pattern(uintptr_t address, size_t size, const struct object *object) {
     unsigned char poisoned = 0, zeros = 0;
     for (size_t i = 0; i < size; i++) {
         unsigned char byte = *(const volatile unsigned char *)(address + i);
@@ -62,7 +62,7 @@ static void judge_read_without_value(struct cell *cell, struct detail detail) {
     bool private = weft_construct.started &&
                    find_variable_at(weft_construct.privates, weft_construct.private_count, detail.address, &which);
     if (cell->written == UNDEFINED && has_value_from_this_processor(detail.object, detail.address)) return;
-    if (cell->written != UNDEFINED && !is_still_poisoned(detail.address, detail.size, detail.object)) {
+    if (cell->written != UNDEFINED && !has_uninitialised_pattern(detail.address, detail.size, detail.object)) {
         cell->written = private ? now.cur : 0; /* code without hooks wrote it */
         if (private) which->unseen = true;
         return;

@@ -24,7 +24,7 @@ static int count_grid_processors(int dimension, int *dimension_count) {
 }
 
 /* Return the monotonic clock in seconds. */
-static double monotonic_seconds(void) {
+static double read_monotonic_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -34,10 +34,10 @@ WEAK int number_of_processors_(void) { return count_grid_processors(0, NULL); }
 WEAK int actual_num_procs_(void) { return count_grid_processors(0, NULL); }
 WEAK int processors_rank_(void) { return 1; }
 WEAK int processors_size_(const int *dimension) { return count_grid_processors(*dimension, NULL); }
-WEAK double dvtime_(void) { return monotonic_seconds(); }
+WEAK double dvtime_(void) { return read_monotonic_seconds(); }
 
-WEAK double dvmh_wtime(void) { return monotonic_seconds(); }
-WEAK double dvmh_wtime_(void) { return monotonic_seconds(); }
+WEAK double dvmh_wtime(void) { return read_monotonic_seconds(); }
+WEAK double dvmh_wtime_(void) { return read_monotonic_seconds(); }
 WEAK void dvmh_barrier(void) {}
 WEAK void dvmh_barrier_(void) {}
 WEAK int dvmh_get_total_num_procs(void) { return count_grid_processors(0, NULL); }

@@ -147,7 +147,7 @@ static int read_launcher_rank(void) {
 
 /* Open the file that WEFT_INTERNAL_CHECK_FINDINGS names (%p in it stands for the process id) and write its first line,
  * the loaded modules. Return false if no file is named or it cannot be opened. */
-static bool lines_open_file(void) {
+static bool open_findings_file(void) {
     const char *named = getenv("WEFT_INTERNAL_CHECK_FINDINGS");
     if (!named || !*named) return false;
     char path[4096];

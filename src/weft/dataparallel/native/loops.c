@@ -89,7 +89,7 @@ static void stop_fast_iteration(void) {
 
 /* Mix the block of the grid that holds `coordinate` into weft_construct.blocks (a hash), and lower weft_construct.room to how many more
  * iterations stay in it, where each moves by `step`. */
-static void narrow_to_block(const struct object *root, int dimension, int64_t coordinate, int64_t step) {
+static void add_block_to_current_blocks(const struct object *root, int dimension, int64_t coordinate, int64_t step) {
     int64_t low = find_first_element_of_block(root, dimension, coordinate),
             high = find_last_element_of_block(root, dimension, coordinate);
     int64_t more = step > 0 ? (high - coordinate) / step : step < 0 ? (coordinate - low) / -step : INT64_MAX;
@@ -108,8 +108,8 @@ void update_current_blocks(void) {
     for (int d = 0; weft_construct.on && d < weft_construct.on->rank; d++) {
         const struct term *on_term = &weft_construct.at[d];
         if (on_term->axis != WEFT_ALL && weft_construct.on->kinds[d] != WEFT_WHOLE)
-            narrow_to_block(weft_construct.on, d, evaluate_term(on_term, weft_construct.index),
-                            on_term->axis == last ? on_term->coefficient * weft_construct.inner_step : 0);
+            add_block_to_current_blocks(weft_construct.on, d, evaluate_term(on_term, weft_construct.index),
+                                        on_term->axis == last ? on_term->coefficient * weft_construct.inner_step : 0);
     }
     for (int i = 0; i < weft_construct.aspect_count; i++) {
         const struct aspect *aspect = &weft_construct.aspects[i];
@@ -122,8 +122,8 @@ void update_current_blocks(void) {
             const struct term *on_term = &aspect->own[mapping->axis];
             int64_t move =
                 on_term->axis == last ? on_term->coefficient * mapping->coefficient * weft_construct.inner_step : 0;
-            narrow_to_block(object->root, d, mapping->coefficient * own[mapping->axis] + mapping->offset,
-                            move / aspect->divisor[mapping->axis]);
+            add_block_to_current_blocks(object->root, d, mapping->coefficient * own[mapping->axis] + mapping->offset,
+                                        move / aspect->divisor[mapping->axis]);
             if (aspect->divisor[mapping->axis] != 1) weft_construct.room = 0;
         }
     }
@@ -579,8 +579,9 @@ int weft_check_skips1(int64_t i) { return weft_check_skips(1, &i); }
 int weft_check_skips2(int64_t i, int64_t j) { return weft_check_skips(2, (int64_t[]){i, j}); }
 int weft_check_skips3(int64_t i, int64_t j, int64_t k) { return weft_check_skips(3, (int64_t[]){i, j, k}); }
 
-/* Return whether a row of iterations can be run without hooks for now. For a loop of `dimension_count` indices:
- * *previous_length, iterations of the row before (0: unknown), and *done_count, iterations of this row so far. */
+/* Return whether the row of iterations that runs may go on without hooks. `dimension_count`: indices of its loop, 0 for
+ * a plain loop; if it has some, set *done_count to the iterations of this row so far, and *previous_length to those of
+ * the row before (0: unknown). */
 bool is_row_steady(int dimension_count, int64_t *previous_length, int64_t *done_count) {
     if (!now.looked || weft_task.in_task || weft_traced) return false;
     bool sequential = !weft_construct.started && (weft_construct.what == SEQUENTIAL || weft_construct.what == OWNED);
@@ -639,8 +640,7 @@ int find_iteration_of_stamp(stamp_t stamp, int64_t index[]) {
 
 /* --- end --- */
 
-/* Mark what iterations of the construct wrote in [low, high) as having no value afterwards, as for variables that were
- * used like private ones. */
+/* Mark what iterations of the construct wrote in [low, high) as having no value afterwards. */
 void undefine_written_values(uintptr_t low, uintptr_t high) {
     for (uintptr_t address = low & ~(uintptr_t)3; address < high; address += 4) {
         struct cell *cell = cell8(address);

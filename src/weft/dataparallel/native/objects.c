@@ -127,7 +127,7 @@ void set_cell_states(uintptr_t low, uintptr_t high, stamp_t state) {
 
 /* Return the index of the first object in the sorted table that ends above an address; the table's count if there is
  * none. */
-static int find_first_ending_above(uintptr_t address) {
+static int find_first_object_ending_above(uintptr_t address) {
     int low = 0, high = count;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -139,19 +139,19 @@ static int find_first_ending_above(uintptr_t address) {
 
 /* Return the object that contains an address; NULL if there is none. */
 struct object *find_object_at(uintptr_t address) {
-    int i = find_first_ending_above(address);
+    int i = find_first_object_ending_above(address);
     return i < count && table[i]->low <= address ? table[i] : NULL;
 }
 
 /* Return the first object that ends above an address; NULL if there is none. */
 struct object *find_object_from(uintptr_t address) {
-    int i = find_first_ending_above(address);
+    int i = find_first_object_ending_above(address);
     return i < count ? table[i] : NULL;
 }
 
 /* Set [*low, *high) to the object around an address, or to the gap between objects that it lies in. */
 void find_object_or_gap(uintptr_t address, uintptr_t *low, uintptr_t *high) {
-    int i = find_first_ending_above(address);
+    int i = find_first_object_ending_above(address);
     if (i < count && table[i]->low <= address) {
         *low = table[i]->low;
         *high = table[i]->high;
@@ -173,7 +173,7 @@ struct object *find_object(int variable_id, const void *base_address) {
 }
 
 /* Recompute the lowest address of all registered stack variables. */
-static void update_lowest_stack(void) {
+static void recompute_lowest_stack_variable(void) {
     weft_lowest_stack = UINTPTR_MAX;
     for (int i = 0; i < count; i++)
         if (table[i]->on_stack && table[i]->low < weft_lowest_stack) weft_lowest_stack = table[i]->low;
@@ -198,13 +198,13 @@ static void drop_object_at_index(int index) {
 
 /* Remove all objects that overlap [low, high). */
 static void remove_objects_in(uintptr_t low, uintptr_t high) {
-    int i = find_first_ending_above(low);
+    int i = find_first_object_ending_above(low);
     bool stack = false;
     while (i < count && table[i]->low < high) {
         stack |= table[i]->on_stack;
         drop_object_at_index(i);
     }
-    if (stack) update_lowest_stack();
+    if (stack) recompute_lowest_stack_variable();
 }
 
 void object_drop(struct object *object) { remove_objects_in(object->low, object->low + 1); }
@@ -214,7 +214,7 @@ void drop_objects_of_returned_functions(uintptr_t stack_pointer) {
     for (int i = 0; i < count;)
         if (table[i]->on_stack && table[i]->low < stack_pointer) drop_object_at_index(i);
         else i++;
-    update_lowest_stack();
+    recompute_lowest_stack_variable();
 }
 
 /* Return a zeroed object, one that was freed before if possible; NULL without memory. */
@@ -239,7 +239,7 @@ struct object *register_object(int variable_id, uintptr_t low, size_t bytes) {
     object->data = object->first_data = variable_id;
     object->on_stack = is_on_stack(low);
     if (object->on_stack && low < weft_lowest_stack) weft_lowest_stack = low;
-    int i = find_first_ending_above(low);
+    int i = find_first_object_ending_above(low);
     memmove(table + i + 1, table + i, sizeof *table * (size_t)(count++ - i));
     table[i] = object;
     forget_sites();
@@ -376,7 +376,7 @@ void weft_check_template(int variable_id, int dimension_count, const int64_t low
 
 /* Note that an array was distributed or aligned anew: its elements begin without values, its shadow edges are stale,
  * and all places in the code are judged again. */
-static void mark_distributed(struct object *object) {
+static void reset_redistributed_array(struct object *object) {
     if (!object->distributed && object->low)
         for (uintptr_t address = object->low & ~(uintptr_t)7; address < object->high; address += 8)
             if (cell8(address)->written == 0 && address >= object->low && address + 8 <= object->high)
@@ -426,7 +426,7 @@ void weft_check_distribute_onto(int construct_id, int variable_id, const void *b
         }
         object->map[d] = (struct term){d, 1, 0};
     }
-    mark_distributed(object);
+    reset_redistributed_array(object);
     /* redistribute: what is aligned with it moves along */
     for (int i = 0; i < count; i++)
         if (table[i]->root == object && table[i] != object) {
@@ -490,7 +490,7 @@ void weft_check_align(int construct_id, int variable_id, const void *base, int t
     object->root = t->root;
     object->tasks = t->tasks;
     object->task = t->task;
-    mark_distributed(object);
+    reset_redistributed_array(object);
 }
 
 /* Set the widths of an array's shadow edges below (low[]) and above (high[]) in each dimension. */

@@ -166,8 +166,8 @@ static bool is_known_fault(const struct row_place *place) {
            site->size == place->size;
 }
 
-/* Plan that the faulty reads of a place are counted only. */
-static void plan_counting(struct plan *plan, int group_index, const struct row_place *place, int place_number) {
+/* Plan to only count the reads of a place, since each has a fault that was reported already. */
+static void plan_fault_counting(struct plan *plan, int group_index, const struct row_place *place, int place_number) {
     if (plan->groups[group_index].first_write == INT_MAX)
         add_demand_of_stamps(plan, group_index, false, 0, weft_construct.started ? now.base : SPLIT - 1);
     GROW(plan->wrong, (size_t)plan->wrong_count, plan->wrong_room, 8);
@@ -354,9 +354,9 @@ bool locate_groups_in_row(struct plan *plan, const struct line forms[], int64_t 
     return true;
 }
 
-/* Return whether forms that had the same addresses when the plan was made still have; then set where the groups (places
- * that access the same addresses) lie in this row. */
-bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count) {
+/* Set where the groups (places that access the same addresses) of an earlier plan lie in this row. Return false if that
+ * cannot be, or if places of one group no longer have the same address. */
+bool fit_plan_to_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count) {
     for (int i = 0; i < plan->same_count; i++) {
         struct line a = compute_form_value(row, forms, plan->sames[i].form),
                     b = compute_form_value(row, forms, plan->groups[plan->sames[i].group].form);
@@ -420,7 +420,7 @@ static bool is_plan_current(const struct row *row, struct plan *plan) {
 
 /* Look for a plan (what accesses require of the shadow cells) that still holds for iterations that run these blocks. If
  * there is one, make it row->plan and return true. Else return false: row->plan is one for make_plan_of_row to fill. */
-bool find_current_plan(struct row *row, const uint8_t block_states[]) {
+bool select_current_plan(struct row *row, const uint8_t block_states[]) {
     struct plan *plan = row->plan, *free = NULL;
     int count = 0;
     do {
@@ -487,7 +487,7 @@ enum verdict make_plan_of_row(struct row *row, const struct line forms[], const 
                               int64_t iteration_count) {
     struct plan *plan = row->plan;
     bool again = plan->grouped && memcmp(plan->blocks, block_states, (size_t)row->block_count) == 0 &&
-                 does_plan_fit_row(row, plan, forms, iteration_count);
+                 fit_plan_to_row(row, plan, forms, iteration_count);
     empty_plan(plan, again);
     for (int i = 0; i < row->place_count; i++) {
         const struct row_place *one = &row->places[i];
@@ -502,7 +502,7 @@ enum verdict make_plan_of_row(struct row *row, const struct line forms[], const 
         if (!plan->groups[g].object) plan->groups[g].object = site->object;
         if (wrong) {
             restrict_kin_to_interval(plan, g, site->wrong_home, site->wrong_low, site->length - site->size);
-            plan_counting(plan, g, one, i);
+            plan_fault_counting(plan, g, one, i);
             continue;
         }
         restrict_kin_to_interval(plan, g, site->home, site->low, site->reach);

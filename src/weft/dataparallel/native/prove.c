@@ -136,9 +136,11 @@ static stamp_t extra_allowed_stamp(const struct plan *plan, const struct demand 
     return plan->one ? now.cur : demand->least;
 }
 
-/* Return whether the shadow cells of a demand's group (places that access the same addresses), or of `tile`
- * neighbouring groups, hold what the plan demands. */
-static bool is_demand_met(const struct plan *plan, const struct demand *demand, int64_t iteration_count, int tile) {
+/* Return whether the shadow cells that a demand of a plan is about hold only stamps that it allows, so that no access
+ * of the row can be a fault there: those of its group (places that access the same addresses), or of `tile`
+ * neighbouring groups. */
+static bool do_cells_meet_demand(const struct plan *plan, const struct demand *demand, int64_t iteration_count,
+                                 int tile) {
     const struct group *group = &plan->groups[demand->group];
     int how = group->size == 4 ? find_granule_split(plan, group, iteration_count) : 1;
     if (how < 0 || (how == 0 && group->halves)) return false;
@@ -157,9 +159,9 @@ static bool is_demand_met(const struct plan *plan, const struct demand *demand, 
                                  demand->least, demand->limit, extra_allowed_stamp(plan, demand));
 }
 
-/* Return whether all shadow cells between the first and the last group of a chain of demands hold what is demanded.
- * False also where these are many more cells than needed. */
-static bool is_chain_met(const struct plan *plan, const struct demand *demand, int64_t iteration_count) {
+/* Return whether all shadow cells from the first to the last group of a chain of `demand->chain` demands hold only
+ * stamps that these allow. Also false where these are many more cells than the demands are about. */
+static bool do_cells_meet_chain(const struct plan *plan, const struct demand *demand, int64_t iteration_count) {
     uintptr_t from = begin_of(plan, &plan->groups[demand->group]),
               to = end_of(plan, &plan->groups[demand[demand->chain - 1].group]);
     int64_t count = (int64_t)((to - from) / 8);
@@ -169,13 +171,14 @@ static bool is_chain_met(const struct plan *plan, const struct demand *demand, i
                                  extra_allowed_stamp(plan, demand));
 }
 
-/* Return whether the shadow cells of all groups (places that access the same addresses) hold what the plan demands. */
-static bool are_demands_met(const struct plan *plan, int64_t iteration_count) {
+/* Return whether the shadow cells of all groups (places that access the same addresses) hold only stamps that the
+ * demands of the plan allow. */
+static bool do_cells_meet_all_demands(const struct plan *plan, int64_t iteration_count) {
     for (int i = 0; i < plan->demand_count; i += plan->demands[i].chain) {
         const struct demand *demand = &plan->demands[i];
-        if (demand->chain > 1 && is_chain_met(plan, demand, iteration_count)) continue;
+        if (demand->chain > 1 && do_cells_meet_chain(plan, demand, iteration_count)) continue;
         for (int k = 0; k < demand->chain;) {
-            if (!is_demand_met(plan, demand + k, iteration_count, demand[k].tile)) return false;
+            if (!do_cells_meet_demand(plan, demand + k, iteration_count, demand[k].tile)) return false;
             k += demand[k].tile;
         }
     }
@@ -186,7 +189,7 @@ static bool are_demands_met(const struct plan *plan, int64_t iteration_count) {
  * last one, or a new one. Returns as make_plan_of_row does. */
 static enum verdict find_or_make_plan(struct row *row, const struct line forms[], const uint8_t blocks[],
                                       int64_t iteration_count) {
-    bool known = find_current_plan(row, blocks) && does_plan_fit_row(row, row->plan, forms, iteration_count);
+    bool known = select_current_plan(row, blocks) && fit_plan_to_row(row, row->plan, forms, iteration_count);
     if (known && are_writes_without_overlap(row->plan, iteration_count)) return PASSED;
     row->plan->grouped &= !known; /* groups may have become one */
     enum verdict made = make_plan_of_row(row, forms, blocks, iteration_count);
@@ -208,7 +211,7 @@ enum verdict prove_row(struct row *row, const struct line forms[], const uint8_t
             return sure ? REFUSED : UNOPENED; /* the hooks of this iteration open them anew */
         *iteration_count = sure;
     }
-    return are_demands_met(row->plan, *iteration_count) ? PASSED : REFUSED;
+    return do_cells_meet_all_demands(row->plan, *iteration_count) ? PASSED : REFUSED;
 }
 
 /* --- what a row did --- */

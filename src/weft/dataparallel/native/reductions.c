@@ -127,7 +127,7 @@ static void store_value(void *address, int type, value v) {
 }
 
 /* Return the highest or lowest value of a number type: the neutral element of MIN or MAX. */
-static long double extreme_of_type(int type, bool is_highest) {
+static long double get_extreme_of_type(int type, bool is_highest) {
     switch (type) {
     case WEFT_INT8: return is_highest ? INT8_MAX : INT8_MIN;
     case WEFT_INT16: return is_highest ? INT16_MAX : INT16_MIN;
@@ -145,16 +145,16 @@ static long double extreme_of_type(int type, bool is_highest) {
 static bool is_logical(int type) { return type >= WEFT_LOGICAL1; }
 
 /* Return the neutral element of a reduction's operation: 0, 1, all bits, or the type's lowest or highest value. */
-static value neutral_value(const struct reduction *reduction) {
+static value get_neutral_value(const struct reduction *reduction) {
     switch (reduction->operation) {
     case WEFT_PRODUCT:
     case WEFT_LAND:
     case WEFT_EQV: return 1;
     case WEFT_AND: return is_logical(reduction->type) ? 1 : -1;
     case WEFT_MAX:
-    case WEFT_MAXLOC: return extreme_of_type(reduction->type, false);
+    case WEFT_MAXLOC: return get_extreme_of_type(reduction->type, false);
     case WEFT_MIN:
-    case WEFT_MINLOC: return extreme_of_type(reduction->type, true);
+    case WEFT_MINLOC: return get_extreme_of_type(reduction->type, true);
     default: return 0;
     }
 }
@@ -265,7 +265,7 @@ static value subtract_start(int operation, value part, value start) {
 
 /* In a forked copy of the process: let all its output go to /dev/null, except for one descriptor, and give fatal
  * signals their default actions. */
-void become_silent(int kept_descriptor) {
+void silence_forked_copy(int kept_descriptor) {
     int null = open("/dev/null", O_RDWR);
     long most = sysconf(_SC_OPEN_MAX);
     for (int fd = 0; null >= 0 && fd < (most < 4096 ? most : 4096); fd++)
@@ -298,7 +298,7 @@ static void collect_iteration_results(void) {
                 continue;
             }
             value part = load_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type);
-            value before = from_start ? result->start : neutral_value(reduction);
+            value before = from_start ? result->start : get_neutral_value(reduction);
             if (from_start) part = subtract_start(reduction->operation, part, result->start);
             if (located && part != before) {
                 value best = combine_values(reduction->operation, result->sum, part);
@@ -322,7 +322,7 @@ static void reset_reduction_variables(void) {
         const struct reduction *reduction = &weft_construct.reductions[i];
         for (int64_t k = 0; k < reduction->count; k++, result++)
             store_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type,
-                        from_start ? result->start : neutral_value(reduction));
+                        from_start ? result->start : get_neutral_value(reduction));
     }
 }
 
@@ -344,7 +344,7 @@ static void save_start_values(void) {
         const struct reduction *reduction = &weft_construct.reductions[i];
         for (int64_t k = 0; k < reduction->count; k++, result++) {
             result->start = load_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type);
-            result->sum = neutral_value(reduction);
+            result->sum = get_neutral_value(reduction);
         }
     }
 }
@@ -370,7 +370,7 @@ static void become_verifying_child(const struct way *way) {
     from_start = way->from_start;
     now.off = true;
     forget_sites(); /* no access may reach the cells: the child has none */
-    become_silent(-1);
+    silence_forked_copy(-1);
 }
 
 /* Fork one child that runs the loop again to verify its reductions, with memory shared for its results. Return false if
@@ -410,7 +410,7 @@ void fork_reduction_verifications(void) {
 /* --- the comparison --- */
 
 /* Return how many seconds have passed since the verification was forked. */
-static double seconds_since_fork(void) {
+static double measure_seconds_since_fork(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)(t.tv_sec - forked_at.tv_sec) + 1e-9 * (double)(t.tv_nsec - forked_at.tv_nsec);
@@ -419,12 +419,12 @@ static double seconds_since_fork(void) {
 /* Wait for a verifying child, at most 30 s plus ten times what the loop took; then kill it. Return whether it came to
  * the loop's end. */
 static bool wait_for_verification(pid_t child) {
-    double limit = 30 + 10 * seconds_since_fork();
+    double limit = 30 + 10 * measure_seconds_since_fork();
     int status;
     while (true) {
         pid_t got = waitpid(child, &status, WNOHANG);
         if (got == child || got < 0) return shared->done;
-        if (seconds_since_fork() > limit) break;
+        if (measure_seconds_since_fork() > limit) break;
         usleep(200);
     }
     kill(child, SIGKILL);
@@ -547,7 +547,7 @@ static size_t part_bytes(const struct reduction *reduction) {
     return (size_t)reduction->count * size_of(reduction->type) + reduction->location_bytes;
 }
 
-/* Return how many bytes all reduction variables of the loop take, with their locations. */
+/* Return how many bytes all reduction variables of the loop take, with the index variables of MAXLOC and MINLOC. */
 size_t count_reduction_bytes(void) {
     size_t n = 0;
     for (int i = 0; i < weft_construct.reduction_count; i++) n += part_bytes(&weft_construct.reductions[i]);
@@ -560,7 +560,7 @@ void set_reductions_to_neutral(void) {
         const struct reduction *reduction = &weft_construct.reductions[i];
         for (int64_t k = 0; k < reduction->count; k++)
             store_value((char *)reduction->low + (size_t)k * size_of(reduction->type), reduction->type,
-                        neutral_value(reduction));
+                        get_neutral_value(reduction));
     }
 }
 

@@ -225,7 +225,7 @@ void weft_check_remote(int variable_id, const void *base, int dimension_count, c
     forget_sites();
 }
 
-/* End a statement with a REMOTE_ACCESS directive: its remote elements are gone. */
+/* End a statement with a REMOTE_ACCESS directive: the elements that it names may no longer be read. */
 void weft_check_remote_end(int construct_id) {
     (void)construct_id;
     if (now.off || weft_construct.started || weft_construct.what == LOOP) return;
@@ -287,7 +287,7 @@ void weft_check_region_begin(int construct_id) {
 
 /* Return the object that a region's clause means. A stack object with another name or size may be left over from an
  * inlined block: the variable is registered anew then. */
-static struct object *find_region_variable(int variable_id, const void *base, size_t bytes) {
+static struct object *find_or_register_region_variable(int variable_id, const void *base, size_t bytes) {
     struct object *object = find_object(variable_id, base);
     bool whole = object && object->low == (uintptr_t)base && object->high - object->low == bytes;
     bool named = object && (object->data == variable_id || object->first_data == variable_id);
@@ -310,7 +310,7 @@ void weft_check_region_data(int variable_id, const void *base, size_t bytes, int
                             const int64_t low[], const int64_t high[]) {
     (void)low, (void)high;
     if (now.off || weft_construct.started || weft_in_region) return;
-    struct object *object = find_region_variable(variable_id, base, bytes);
+    struct object *object = find_or_register_region_variable(variable_id, base, bytes);
     if (!object || named_count == MAX_CLAUSES) return;
     /* A section says nothing of the rest: the whole is taken as passed both ways. */
     object->direction = dimension_count > 0 && direction != WEFT_IN ? WEFT_INOUT : object->direction | direction;

@@ -216,9 +216,9 @@ enum verdict { REFUSED, UNOPENED, PASSED };
 /* --- plan.c --- */
 enum verdict make_plan_of_row(struct row *row, const struct line forms[], const uint8_t block_states[],
                               int64_t iteration_count);
-bool find_current_plan(struct row *row, const uint8_t block_states[]);
+bool select_current_plan(struct row *row, const uint8_t block_states[]);
 bool locate_groups_in_row(struct plan *plan, const struct line forms[], int64_t iteration_count);
-bool does_plan_fit_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count);
+bool fit_plan_to_row(const struct row *row, struct plan *plan, const struct line forms[], int64_t iteration_count);
 
 /* --- prove.c --- */
 enum verdict prove_row(struct row *row, const struct line forms[], const uint8_t blocks[], int64_t *count);

@@ -45,7 +45,7 @@ static int64_t find_owner_of_coordinate(const struct object *root, int dimension
 
 /* Return the table with the owner of each element of a dimension; a new one, in which nobody owns an element, if need
  * be. NULL without memory. */
-static int64_t *ensure_owner_table(struct object *object, int dimension) {
+static int64_t *find_or_make_owner_table(struct object *object, int dimension) {
     if (!object->owner[dimension] && object->extent[dimension] > 0) {
         object->owner[dimension] = malloc(sizeof(int64_t) * (size_t)object->extent[dimension]);
         for (int64_t k = 0; object->owner[dimension] && k < object->extent[dimension]; k++)
@@ -56,7 +56,7 @@ static int64_t *ensure_owner_table(struct object *object, int dimension) {
 
 /* Note which processor owns an element of a dimension; elements outside the bounds are ignored. */
 static void set_owner(struct object *object, int dimension, int64_t element, int64_t processor) {
-    int64_t *table = object && dimension < object->rank ? ensure_owner_table(object, dimension) : NULL;
+    int64_t *table = object && dimension < object->rank ? find_or_make_owner_table(object, dimension) : NULL;
     if (table && element >= object->lower[dimension] && element < object->lower[dimension] + object->extent[dimension])
         table[element - object->lower[dimension]] = processor;
 }

@@ -32,7 +32,7 @@ static void free_share(struct share *share) {
 }
 
 /* Return the cached shares (which elements each processor owns) of an array, emptied if it was distributed anew. */
-static struct kept_shares *find_or_add_kept_shares(const struct object *object) {
+static struct kept_shares *find_or_add_cached_shares(const struct object *object) {
     struct kept_shares *kept = all;
     while (kept && (kept->object != object || kept->low != object->low)) kept = kept->next;
     if (kept && kept->version == object->version && kept->root_version == object->root->version) return kept;
@@ -100,9 +100,9 @@ static void compute_share_bounds(struct share *share, const struct object *objec
     }
 }
 
-/* Return which elements of an array a processor owns; owned by the cache. */
-const struct share *find_share(struct object *object, int processor) {
-    struct kept_shares *kept = find_or_add_kept_shares(object);
+/* Return which elements of an array a processor owns, computed at the first call. The result belongs to the cache. */
+const struct share *find_or_compute_share(struct object *object, int processor) {
+    struct kept_shares *kept = find_or_add_cached_shares(object);
     if (kept->of[processor]) return kept->of[processor];
     struct share *share = kept->of[processor] = calloc(1, sizeof *share);
     int at[WEFT_MAX_RANK], axes = find_grid_coordinates(processor, at);

@@ -355,7 +355,7 @@ static struct usage *find_or_add_usage(uintptr_t low) {
 
 /* Note an access of a shared object and return whether no instance of this loop has written it and an earlier one has
  * read it. */
-static bool is_read_only_so_far(uintptr_t low, bool is_write) {
+static bool test_and_note_read_only(uintptr_t low, bool is_write) {
     struct usage *usage = find_or_add_usage(low);
     usage->written |= is_write;
     return !usage->written && usage->first < weft_construct.instance && !weft_task.in_task;
@@ -417,7 +417,7 @@ static void open_distributed_site(struct site *site, struct detail *detail, stru
         set_site_interval(site, object->low, object->high);
         bool shared = weft_construct.what == LOOP && !weft_construct.on;
         set_judging_mode(site, shared ? SHARED : OWN, now.base);
-        if (shared && is_read_only_so_far(object->low, is_write)) {
+        if (shared && test_and_note_read_only(object->low, is_write)) {
             site->track = 0;
             site->least = 0;
             site->limit = now.base;
@@ -563,7 +563,7 @@ static void open_site_in_construct(struct site *site, struct detail *detail, uin
         }
         bool shared = weft_construct.what == LOOP && (!weft_construct.on || weft_construct.flags & WEFT_UNORDERED);
         set_judging_mode(site, shared ? SHARED : REPLICATED, now.base);
-        if (shared && is_read_only_so_far(object ? object->low : address, is_write)) {
+        if (shared && test_and_note_read_only(object ? object->low : address, is_write)) {
             site->track = 0;
             site->least = 0;
             site->limit = now.base;

@@ -293,7 +293,7 @@ static bool fork_processor(bool finds_direction) {
     if (pid == 0) {
         child = true;
         finding = finds_direction;
-        become_silent(channel);
+        silence_forked_copy(channel);
         return true;
     }
     return false;
@@ -321,7 +321,7 @@ static bool find_loop_directions(void) {
 }
 
 /* Return whether one processor has its turn before another, in the loop's direction. */
-static bool processor_comes_before(int first_processor, int second_processor) {
+static bool does_processor_come_before(int first_processor, int second_processor) {
     int one[WEFT_MAX_RANK], two[WEFT_MAX_RANK], sign[WEFT_MAX_RANK], axes = find_grid_coordinates(first_processor, one);
     find_grid_coordinates(second_processor, two);
     for (int k = 0; k < axes; k++) sign[k] = 1;
@@ -339,7 +339,7 @@ static bool processor_comes_before(int first_processor, int second_processor) {
 static void sort_processors(void) {
     for (int n = 0; n < processors; n++) {
         int at = n;
-        for (; at > 0 && processor_comes_before(n, order[at - 1]); at--) order[at] = order[at - 1];
+        for (; at > 0 && does_processor_come_before(n, order[at - 1]); at--) order[at] = order[at - 1];
         order[at] = n;
     }
 }
@@ -391,7 +391,7 @@ static void send_own_elements(void) {
     write_to_pipe(&written_count, sizeof written_count);
     write_to_pipe(written, sizeof *written * (size_t)written_count);
     for (int i = 0; i < written_count; i++)
-        visit_runs_of_elements(written[i], find_share(written[i], me), true, send_run, NULL);
+        visit_runs_of_elements(written[i], find_or_compute_share(written[i], me), true, send_run, NULL);
     copy_reductions_to(part);
     write_to_pipe(part, bytes);
     write_to_pipe(sums, sizeof *sums * (size_t)weft_construct.reduction_count);
@@ -406,7 +406,7 @@ static bool receive_own_elements(void) {
     bool good = read_from_pipe(&n, sizeof n) && read_from_pipe(of, sizeof *of * (size_t)n);
     for (int i = 0; good && i < n; i++) {
         note_written_array(of[i]);
-        visit_runs_of_elements(of[i], find_share(of[i], me), true, receive_run, &good);
+        visit_runs_of_elements(of[i], find_or_compute_share(of[i], me), true, receive_run, &good);
     }
     good = good && read_from_pipe(parts[me], count_reduction_bytes());
     for (int i = 0; good && i < weft_construct.reduction_count; i++) {
@@ -507,7 +507,7 @@ static void combine_reductions_of_processors(void) {
 static void trace_written_array(struct object *object) {
     int64_t low[WEFT_MAX_RANK], count[WEFT_MAX_RANK];
     for (int p = 0; p < (turning && !whose ? processors : 1); p++) {
-        const struct share *share = turning && !whose ? find_share(object, p) : NULL;
+        const struct share *share = turning && !whose ? find_or_compute_share(object, p) : NULL;
         if (share && (!share->any || !share->box)) continue;
         for (int k = 0; k < object->rank; k++) {
             low[k] = share ? share->first[k] : 0;

@@ -63,7 +63,7 @@ struct share {
     unsigned char *own[WEFT_MAX_RANK]; /* by dimension and index from 0: whether it may be this processor's */
     int64_t first[WEFT_MAX_RANK], last[WEFT_MAX_RANK];
 };
-const struct share *find_share(struct object *object, int processor);
+const struct share *find_or_compute_share(struct object *object, int processor);
 void compute_own_iterations(int processor);
 bool is_own_iteration(const int64_t index[]);
 bool is_distributed_in_memory(const struct object *object); /* whether it is distributed, and has memory */
@@ -84,6 +84,6 @@ void copy_reductions_to(void *buffer);
 void copy_reductions_from(const void *buffer);
 void combine_reduction_buffers(void *into, const void *part);
 double reduction_value(const struct reduction *reduction);
-void become_silent(int kept_descriptor);
+void silence_forked_copy(int kept_descriptor);
 
 #endif

@@ -72,7 +72,7 @@ static bool is_named_remote(const struct object *object) {
 }
 
 /* Return the loop's direction along a dimension of an array: 1 upward, -1 downward. */
-static int direction_along_dimension(const struct object *object, int dimension, const int direction[]) {
+static int find_direction_along_dimension(const struct object *object, int dimension, const int direction[]) {
     for (int d = 0; d < object->root->rank && d < weft_construct.on->rank; d++) {
         const struct term *on_term = &weft_construct.at[d], *mapping = &object->map[d];
         if (mapping->axis == dimension && on_term->axis >= 0)
@@ -87,7 +87,7 @@ static int direction_along_dimension(const struct object *object, int dimension,
 static unsigned char *classify_indices(const struct object *object, const struct share *share, int dimension,
                                        const int direction[]) {
     const struct widths *across = find_across_widths(object);
-    int way = across ? direction_along_dimension(object, dimension, direction) : 1;
+    int way = across ? find_direction_along_dimension(object, dimension, direction) : 1;
     unsigned char *state = malloc((size_t)(object->extent[dimension] > 0 ? object->extent[dimension] : 1));
     if (!state) abort();
     for (int64_t i = 0; i < object->extent[dimension]; i++) {
@@ -151,7 +151,8 @@ void show_view_of_processor(int processor, const int direction[]) {
     for (uintptr_t address = 0; (object = find_object_from(address)); address = object->high) {
         if (!is_distributed_in_memory(object)) continue;
         save_array_copy(&find_or_add_copies(object)->whole, object);
-        if (!is_named_remote(object)) install_view_of_array(object, find_share(object, processor), direction);
+        if (!is_named_remote(object))
+            install_view_of_array(object, find_or_compute_share(object, processor), direction);
     }
     for (int i = 0; i < weft_construct.private_count; i++)
         fill_with_poison((char *)weft_construct.privates[i].low,
@@ -168,5 +169,5 @@ void undo_view_of_processor(int processor) {
     struct object *object;
     for (uintptr_t address = 0; (object = find_object_from(address)); address = object->high)
         if (is_distributed_in_memory(object) && find_or_add_copies(object)->whole)
-            visit_runs_of_elements(object, find_share(object, processor), false, restore_saved_run, object);
+            visit_runs_of_elements(object, find_or_compute_share(object, processor), false, restore_saved_run, object);
 }

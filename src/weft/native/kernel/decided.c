@@ -32,7 +32,7 @@ struct patterns {
 };
 
 /* Return the table row for a receive pattern (communicator, source or -1, tag or -1), or the free row for it. */
-static struct pattern_row *find_pattern(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag) {
+static struct pattern_row *find_pattern_slot(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag) {
     uint64_t hash = (uint64_t)(uint32_t)source * 0x9e3779b97f4a7c15u ^ (uint64_t)(uint32_t)tag * 0xbf58476d1ce4e5b9u ^
                     (uint64_t)(uint32_t)comm * 0x94d049bb133111ebu;
     hash ^= hash >> 31;
@@ -45,18 +45,18 @@ static struct pattern_row *find_pattern(struct patterns *patterns, int32_t comm,
 /* Remember a receive as the newest one posted with its pattern. Return false without memory. */
 static bool remember_newest_receive(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag,
                                     uint32_t recv) {
-    struct pattern_row *row = find_pattern(patterns, comm, source, tag);
+    struct pattern_row *row = find_pattern_slot(patterns, comm, source, tag);
     if (!row->used) {
         if (patterns->used * 2 >= patterns->size) {
             struct patterns more = {calloc(patterns->size * 2, sizeof *more.rows), patterns->size * 2, patterns->used};
             if (!more.rows) return false;
             for (uint64_t i = 0; i < patterns->size; i++)
                 if (patterns->rows[i].used)
-                    *find_pattern(&more, patterns->rows[i].comm, patterns->rows[i].source, patterns->rows[i].tag) =
+                    *find_pattern_slot(&more, patterns->rows[i].comm, patterns->rows[i].source, patterns->rows[i].tag) =
                         patterns->rows[i];
             free(patterns->rows);
             *patterns = more;
-            row = find_pattern(patterns, comm, source, tag);
+            row = find_pattern_slot(patterns, comm, source, tag);
         }
         patterns->used++;
     }
@@ -85,7 +85,7 @@ static bool add_pair(struct weft_pairs *pairs, uint32_t earlier, uint32_t later)
 static void find_newest_fitting(struct patterns *patterns, int32_t comm, int32_t source, int32_t tag,
                                 uint32_t receives[4]) {
     for (int pattern = 0; pattern < 4; pattern++) {
-        struct pattern_row *row = find_pattern(patterns, comm, pattern & 1 ? -1 : source, pattern & 2 ? -1 : tag);
+        struct pattern_row *row = find_pattern_slot(patterns, comm, pattern & 1 ? -1 : source, pattern & 2 ? -1 : tag);
         receives[pattern] = row->used ? row->newest : NONE;
     }
 }

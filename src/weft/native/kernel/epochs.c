@@ -104,7 +104,7 @@ static void reset_window(struct window *window) {
 }
 
 /* Assign a one-sided operation to the epoch that permits it; report a misuse if there is none. */
-static void check_operation(struct walk *walk, struct window *window, int32_t row, int32_t peer) {
+static void assign_operation_to_epoch(struct walk *walk, struct window *window, int32_t row, int32_t peer) {
     struct weft_epochs_output *output = walk->out;
     int32_t *epoch = &output->epoch[row];
     if (peer >= 0 && window->locks[peer] >= 0) *epoch = window->locks[peer];
@@ -126,7 +126,7 @@ static void check_overlapping_epoch(struct walk *walk, struct window *window, in
 
 /* Handle MPI_Win_fence: it ends an epoch and begins another. An epoch between two fences only counts once the rank
  * accesses the window in it. */
-static void check_fence(struct walk *walk, struct window *window, int32_t row) {
+static void handle_fence(struct walk *walk, struct window *window, int32_t row) {
     const uint8_t *plain = walk->in->plain;
     int32_t *end = walk->out->end, *begin = walk->out->begin;
     if (window->held || window->lock_all >= 0 || window->start >= 0)
@@ -142,7 +142,7 @@ static void check_fence(struct walk *walk, struct window *window, int32_t row) {
 }
 
 /* Handle MPI_Win_lock: it begins an epoch on one target rank. */
-static void check_lock(struct walk *walk, struct window *window, int32_t row, int32_t peer) {
+static void handle_lock(struct walk *walk, struct window *window, int32_t row, int32_t peer) {
     int32_t locked_epoch = peer >= 0 ? window->locks[peer] : -1;
     if (locked_epoch >= 0 || window->lock_all >= 0)
         add_misuse(walk, LOCK_TWICE, row, walk->out->begin[locked_epoch >= 0 ? locked_epoch : window->lock_all]);
@@ -163,14 +163,14 @@ static void check_flush(struct walk *walk, struct window *window, int32_t row, i
 }
 
 /* Handle one one-sided communication call on its window. */
-static void check_call(struct walk *walk, struct window *window, int32_t row) {
+static void handle_call(struct walk *walk, struct window *window, int32_t row) {
     const struct weft_epochs_input *input = walk->in;
     int32_t peer = input->peer[row], *end = walk->out->end;
     switch ((enum call)input->call[row]) {
     case OPERATION:
-        if (peer != WEFT_RANK_PROC_NULL) check_operation(walk, window, row, peer);
+        if (peer != WEFT_RANK_PROC_NULL) assign_operation_to_epoch(walk, window, row, peer);
         return;
-    case FENCE: check_fence(walk, window, row); return;
+    case FENCE: handle_fence(walk, window, row); return;
     case START:
         if (window->held || window->lock_all >= 0)
             add_misuse(walk, START_IN_LOCK, row, find_opening_call(walk, window));
@@ -192,7 +192,7 @@ static void check_call(struct walk *walk, struct window *window, int32_t row) {
         if (input->done[row]) window->post = -1;
         return;
     case LOCK:
-        if (peer != WEFT_RANK_PROC_NULL) check_lock(walk, window, row, peer);
+        if (peer != WEFT_RANK_PROC_NULL) handle_lock(walk, window, row, peer);
         return;
     case LOCK_ALL:
         if (window->lock_all >= 0 || window->held)
@@ -239,7 +239,7 @@ int weft_find_epochs(const struct weft_epochs_input *input, struct weft_epochs_o
         if (input->window[row] < 0) continue;
         struct window *window = &windows[input->window[row]];
         is_good = make_room_for_peer(window, input->peer[row]);
-        if (is_good) check_call(&walk, window, (int32_t)row);
+        if (is_good) handle_call(&walk, window, (int32_t)row);
     }
     for (uint32_t i = 0; is_good && input->finalized && i < input->windows; i++)
         add_unclosed_epochs(&walk, &windows[i], -1);

@@ -306,9 +306,9 @@ static void add_probe(struct weft_ops *ops, uint64_t event_index, struct weft_sp
 
 /* ---- collectives ---- */
 
-/* Return the counter of collective calls on a window, file or persistent operation; `parent`: the collective that
- * created it. NULL without memory. */
-static uint32_t *find_call_counter(struct weft_ops *ops, uint32_t parent) {
+/* Return the counter, which begins at 0, of collective calls on a window, file or persistent operation; `parent`: the
+ * collective that created that object. NULL without memory. */
+static uint32_t *find_or_make_call_counter(struct weft_ops *ops, uint32_t parent) {
     uint64_t old_room = ops->coll_calls_room;
     while (parent >= ops->coll_calls_room)
         if (!make_room(ops, (void **)&ops->coll_calls, &ops->coll_calls_room, ops->coll_calls_room, sizeof(uint32_t)))
@@ -349,13 +349,13 @@ static uint32_t add_comm_collective(struct weft_ops *ops, uint64_t event_index, 
 static uint32_t add_child_collective(struct weft_ops *ops, uint64_t event_index, uint32_t parent, uint16_t function,
                                      uint16_t flags) {
     if (parent == NONE) return NONE;
-    uint32_t *calls = find_call_counter(ops, parent);
+    uint32_t *calls = find_or_make_call_counter(ops, parent);
     if (!calls) return NONE;
     return add_collective(ops, event_index, ops->colls[parent].comm, parent, (*calls)++, function, flags);
 }
 
 /* Add a collective call, and remember it as the creator of the window, file or request that it made. */
-static void read_collective(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+static void add_collective_call(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     uint32_t index = add_comm_collective(ops, event_index, event->comm, make_post_flags(spec));
     if (index == NONE || !(event->flags & WEFT_FLAG_CLOSED)) return;
@@ -496,7 +496,7 @@ static void note_new_request(struct weft_ops *ops, uint64_t request_id, uint32_t
 /* ---- one call ---- */
 
 /* Add a collective call on a window or file. */
-static void read_object_collective(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+static void add_object_collective(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     struct table *table = spec.flags & WEFT_SPEC_FILE ? &ops->files : &ops->windows;
     bool is_nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING; /* then the slot's object is the request */
@@ -510,7 +510,7 @@ static void read_object_collective(struct weft_ops *ops, uint64_t event_index, s
 }
 
 /* Add the send and the receive of an MPI_Sendrecv or MPI_Isendrecv. */
-static void read_sendrecv(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+static void add_sendrecv(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     struct tail tail = read_tail(ops->in, event_index, spec, WEFT_ROLE_SKIP);
     uint32_t send = add_send(ops, event_index, event_index, spec, WEFT_POST_HALF);
@@ -524,8 +524,8 @@ static void read_sendrecv(struct weft_ops *ops, uint64_t event_index, struct wef
     }
 }
 
-/* Add an MPI_Recv or MPI_Irecv. */
-static void read_receive(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+/* Add the receive of an MPI_Recv or MPI_Irecv. */
+static void add_receive_call(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     uint32_t recv = add_receive(ops, event_index, event_index, spec, make_slot_pattern(event), 0);
     if (recv == NONE || !(event->flags & WEFT_FLAG_CLOSED)) return;
@@ -537,7 +537,7 @@ static void read_receive(struct weft_ops *ops, uint64_t event_index, struct weft
 }
 
 /* Add the receive that an MPI_Mprobe effectively posts, and remember it by the message's id. */
-static void read_matched_probe(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+static void add_matched_probe(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     uint32_t recv = add_receive(ops, event_index, event_index, spec, make_slot_pattern(event), WEFT_POST_MATCHED_PROBE);
     if (recv == NONE || !(event->flags & WEFT_FLAG_CLOSED)) return;
@@ -548,7 +548,7 @@ static void read_matched_probe(struct weft_ops *ops, uint64_t event_index, struc
 }
 
 /* Handle MPI_Mrecv or MPI_Imrecv: it completes the receive that its matched probe posted. */
-static void read_matched_receive(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+static void complete_matched_receive(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     bool is_nonblocking = spec.flags & WEFT_SPEC_NONBLOCKING;
     uint64_t message_id =
@@ -566,8 +566,8 @@ static void read_matched_receive(struct weft_ops *ops, uint64_t event_index, str
     *message = NONE;
 }
 
-/* Add the operations of one event, by what its function does. */
-static void read_call(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
+/* Add the sends, receives, probes and collectives of one recorded call, by what its function does. */
+static void add_operations_of_call(struct weft_ops *ops, uint64_t event_index, struct weft_spec spec) {
     const struct weft_event *event = &ops->in->events[event_index];
     bool is_closed = event->flags & WEFT_FLAG_CLOSED;
     if (spec.flags & WEFT_SPEC_FLAGGED && !(event->flags & WEFT_FLAG_TRUE)) return;
@@ -577,11 +577,11 @@ static void read_call(struct weft_ops *ops, uint64_t event_index, struct weft_sp
         if (is_closed && spec.flags & WEFT_SPEC_NONBLOCKING) note_new_request(ops, event->object, NONE, send, NONE);
         return;
     }
-    case WEFT_OP_RECV: read_receive(ops, event_index, spec); return;
-    case WEFT_OP_SENDRECV: read_sendrecv(ops, event_index, spec); return;
+    case WEFT_OP_RECV: add_receive_call(ops, event_index, spec); return;
+    case WEFT_OP_SENDRECV: add_sendrecv(ops, event_index, spec); return;
     case WEFT_OP_PROBE: add_probe(ops, event_index, spec); return;
-    case WEFT_OP_MPROBE: read_matched_probe(ops, event_index, spec); return;
-    case WEFT_OP_MRECV: read_matched_receive(ops, event_index, spec); return;
+    case WEFT_OP_MPROBE: add_matched_probe(ops, event_index, spec); return;
+    case WEFT_OP_MRECV: complete_matched_receive(ops, event_index, spec); return;
     case WEFT_OP_SEND_INIT:
     case WEFT_OP_RECV_INIT:
         if (is_closed && !is_refused(event)) note_new_request(ops, event->object, (uint32_t)event_index, NONE, NONE);
@@ -600,12 +600,12 @@ static void read_call(struct weft_ops *ops, uint64_t event_index, struct weft_sp
         for (uint64_t k = 0; k < tail.requests.count; k++) start_request(ops, event_index, read_unsigned(&ids));
         return;
     }
-    case WEFT_OP_COLL: read_collective(ops, event_index, spec); return;
+    case WEFT_OP_COLL: add_collective_call(ops, event_index, spec); return;
     case WEFT_OP_FINALIZE:
         if (event->buffer == WEFT_LEAVING) return; /* no call of the program */
         add_collective(ops, event_index, ops->in->world, NONE, ops->comm_calls[WEFT_ID_WORLD]++, event->function, 0);
         return;
-    case WEFT_OP_COLL_OBJECT: read_object_collective(ops, event_index, spec); return;
+    case WEFT_OP_COLL_OBJECT: add_object_collective(ops, event_index, spec); return;
     }
     if (!is_closed) return;
     switch (spec.op) {
@@ -725,7 +725,7 @@ struct weft_ops *weft_extract_ops(const struct weft_extract_input *input, struct
     if (!ops->comm_calls) ops->failed = true;
     for (uint64_t i = 0; i < input->event_count && !ops->failed; i++) {
         struct weft_spec spec = find_spec(input, &input->events[i]);
-        if (spec.op != WEFT_OP_NONE) read_call(ops, i, spec);
+        if (spec.op != WEFT_OP_NONE) add_operations_of_call(ops, i, spec);
     }
     if (ops->failed) {
         weft_ops_free(ops);

@@ -164,8 +164,8 @@ static int do_parts_meet(struct side side, uint64_t part, struct side other_side
 
 /* Return whether any parts of two layouts share a byte, checking only pairs that are near each other: 1 or 0, or -1 if
  * the step budget runs out. */
-static int do_lists_meet(struct side side, struct side other_side, int64_t apart, uint64_t *steps) {
-    if (side.of->count > other_side.of->count) return do_lists_meet(other_side, side, -apart, steps);
+static int do_layouts_share_byte(struct side side, struct side other_side, int64_t apart, uint64_t *steps) {
+    if (side.of->count > other_side.of->count) return do_layouts_share_byte(other_side, side, -apart, steps);
     int answer = 0;
     for (uint64_t part = 0; part < side.of->count; part++) {
         int64_t low = side.of->offset[part] - apart, high = side.of->end[part] + find_outer_length(&side) - apart;
@@ -205,14 +205,14 @@ int weft_do_layouts_meet(const struct weft_layout *one, const struct weft_layout
     bool have_one_stride = side.times <= 1 || other_side.times <= 1 || side.stride == other_side.stride;
     int64_t inner_a = one->high - find_outer_length(&side), inner_b = other->high - find_outer_length(&other_side);
     if (!stride || !have_one_stride || (inner_a + inner_b) / stride > 64)
-        return do_lists_meet(side, other_side, apart, steps);
+        return do_layouts_share_byte(side, other_side, apart, steps);
     /* Elements of one length: where some of the other begin as seen from the one, of which few are near it. */
     int64_t first = max(ceil_div(-inner_b + 1 - apart, stride), 1 - max(side.times, 1));
     int64_t last = min(floor_div(inner_a - 1 - apart, stride), max(other_side.times, 1) - 1);
     int answer = 0;
     side.times = other_side.times = 1;
     for (int64_t k = first; k <= last; k++) {
-        int found = do_lists_meet(side, other_side, apart + k * stride, steps);
+        int found = do_layouts_share_byte(side, other_side, apart + k * stride, steps);
         if (found > 0) return 1;
         if (found < 0) answer = -1;
     }

@@ -106,7 +106,7 @@ static uint32_t find_end_step(struct state *state, uint32_t row, uint64_t place,
 }
 
 /* Advance a row event by event until one must wait. `is_forced`: its first event does not wait. */
-static void run_row(struct state *state, uint32_t row, bool is_forced) {
+static void advance_row(struct state *state, uint32_t row, bool is_forced) {
     const struct weft_steps *steps = state->in;
     bool has_moved = false; /* rows that wait for each other would wake each other for ever */
     while (state->at[row] < steps->first[row + 1]) {
@@ -138,14 +138,14 @@ static void forget_waiters(struct state *state) {
 
 /* Advance all rows to their ends. If all wait for each other, which only a contradictory record can cause, force the
  * least advanced one. */
-static void run_all_rows(struct state *state) {
+static void advance_all_rows(struct state *state) {
     const struct weft_steps *steps = state->in;
     for (uint32_t row = 0; row < steps->rows; row++) enqueue_row(state, row);
     for (;;) {
         while (state->head < state->tail) {
             uint32_t row = state->queue[state->head++ % steps->rows];
             state->queued[row] = false;
-            run_row(state, row, false);
+            advance_row(state, row, false);
         }
         /* Only a record that contradicts itself comes to a stand: the least advanced row goes on without its causes. */
         uint32_t least = NONE;
@@ -157,7 +157,7 @@ static void run_all_rows(struct state *state) {
         if (least == NONE) return;
         /* A row stands in one list at most: all are tried anew, so none may stay in any. */
         forget_waiters(state);
-        run_row(state, least, true);
+        advance_row(state, least, true);
         forget_waiters(state);
         for (uint32_t row = 0; row < steps->rows; row++) enqueue_row(state, row);
     }
@@ -186,7 +186,7 @@ int weft_compute_levels(const struct weft_steps *steps, uint32_t *ends) {
             state.arrival[row] = find_lower_bound(steps->arrival, steps->arrivals, steps->first[row]);
             state.departure[row] = find_lower_bound(steps->departure, steps->departures, steps->first[row]);
         }
-        run_all_rows(&state);
+        advance_all_rows(&state);
     }
     free(wide);
     free(narrow);

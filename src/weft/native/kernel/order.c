@@ -188,7 +188,7 @@ static void enqueue_process(struct weft_order *order, uint32_t process) {
 }
 
 /* Attach the process's current vector time to an edge that starts here, and wake the process that waits for it. */
-static void pass_edge(struct weft_order *order, struct process *process, uint64_t edge) {
+static void attach_time_to_edge(struct weft_order *order, struct process *process, uint64_t edge) {
     if (order->edge_state[edge] == EDGE_USED) return; /* left out before */
     if (order->edge_state[edge] == EDGE_AWAITED) enqueue_process(order, order->edge_version[edge]);
     order->edge_state[edge] = EDGE_PASSED;
@@ -229,7 +229,7 @@ static void arrive_at_collective(struct weft_order *order, struct process *proce
     uint64_t instance = input->coll_instance[row];
     if (input->instance_kind[instance] == COLL_NO_EDGE || !(input->coll_role[row] & COLL_SOURCE)) return;
     struct instance *inst = &order->insts[instance];
-    pass_edge(order, process, input->sends + input->generics + row);
+    attach_time_to_edge(order, process, input->sends + input->generics + row);
     inst->sources_left--;
     if (input->instance_kind[instance] == COLL_GENERAL && inst->sources_left) return;
     if (input->instance_kind[instance] == COLL_GENERAL && inst->targets_left) join_sources(order, instance);
@@ -253,18 +253,18 @@ static uint32_t find_known_receiver_point(const struct weft_order *order, uint32
 
 /* Process the start of an event: all edges from it, of sends, generic edges and collectives, get the process's vector
  * time. */
-static void start_event(struct weft_order *order, uint32_t process, uint32_t event) {
+static void process_event_start(struct weft_order *order, uint32_t process, uint32_t event) {
     const struct weft_order_input *input = &order->in;
     struct process *state = &order->procs[process];
     for (; state->send < input->send_of_process[process + 1]; state->send++) {
         uint32_t row = input->send_rows ? input->send_rows[state->send] : (uint32_t)state->send;
         if (input->send_event[row] != event) break;
-        if (input->send_target[row] != NONE) pass_edge(order, state, row);
+        if (input->send_target[row] != NONE) attach_time_to_edge(order, state, row);
         if (input->send_known) input->send_known[row] = find_known_receiver_point(order, process, row);
     }
     for (; state->generic < input->generic_of_process[process + 1] && input->generic_event[state->generic] == event;
          state->generic++)
-        pass_edge(order, state, input->sends + state->generic);
+        attach_time_to_edge(order, state, input->sends + state->generic);
     for (; state->coll < input->coll_of_process[process + 1]; state->coll++) {
         uint32_t row = input->coll_rows ? input->coll_rows[state->coll] : (uint32_t)state->coll;
         if (input->coll_event[row] != event) break;
@@ -330,7 +330,7 @@ static bool leave_collective(struct weft_order *order, uint32_t process, uint32_
 
 /* Merge what an edge into the current event carries. Return false if its source has not been reached yet; `is_forced`:
  * drop the edge instead. */
-static bool take_edge(struct weft_order *order, uint32_t process, uint32_t edge, bool is_forced) {
+static bool merge_time_of_edge(struct weft_order *order, uint32_t process, uint32_t edge, bool is_forced) {
     const struct weft_order_input *input = &order->in;
     struct process *state = &order->procs[process];
     if (edge >= input->sends + input->generics)
@@ -355,7 +355,7 @@ static bool take_edge(struct weft_order *order, uint32_t process, uint32_t edge,
 }
 
 /* Keep a process's vector time after an event, for later queries. Return false without memory. */
-static bool keep_version(struct weft_order *order, struct process *process, uint32_t event) {
+static bool save_version_after_event(struct weft_order *order, struct process *process, uint32_t event) {
     if (process->kept_count == process->kept_room) {
         uint32_t room = process->kept_room ? process->kept_room * 2 : 16;
         struct kept *grown = realloc(process->kept, room * sizeof *grown);
@@ -377,18 +377,18 @@ static void run_process(struct weft_order *order, uint32_t process, bool is_forc
     for (uint64_t turn = 0; turn < QUANTUM && state->at < input->event_counts[process] && !order->failed; turn++) {
         uint32_t event = get_event_number(order, process, state->at);
         if (!state->inside) {
-            start_event(order, process, event);
+            process_event_start(order, process, event);
             state->inside = true;
             state->next_in = in_first[event];
             state->changed = false;
         }
         for (; state->next_in < in_first[event + 1]; state->next_in++) {
-            if (!take_edge(order, process, order->in_edge[state->next_in], is_forced)) return;
+            if (!merge_time_of_edge(order, process, order->in_edge[state->next_in], is_forced)) return;
             is_forced = false;
         }
         if (state->changed && ++state->since_kept >= input->stride) {
             state->since_kept = 0;
-            if (!keep_version(order, state, event)) order->failed = true;
+            if (!save_version_after_event(order, state, event)) order->failed = true;
         }
         state->inside = false;
         state->at++;
@@ -568,7 +568,7 @@ struct walk {
 
 /* Raise the cut (the latest reached point of each process) to a point; if that is new, push the process to be
  * walked. */
-static void reach_point(struct walk *walk, uint32_t process, uint32_t point) {
+static void raise_cut_to_point(struct walk *walk, uint32_t process, uint32_t point) {
     if (point <= walk->cut[process]) return;
     walk->cut[process] = point;
     if (point > walk->done[process] && !walk->on_stack[process]) {
@@ -578,7 +578,7 @@ static void reach_point(struct walk *walk, uint32_t process, uint32_t point) {
 }
 
 /* For a collective that a reached process has left: raise the cut to the starts of its sources. */
-static void reach_sources(const struct weft_order *order, struct walk *walk, uint32_t row) {
+static void raise_cut_to_sources(const struct weft_order *order, struct walk *walk, uint32_t row) {
     const struct weft_order_input *input = &order->in;
     uint64_t instance = input->coll_instance[row];
     uint8_t kind = input->instance_kind[instance];
@@ -587,7 +587,7 @@ static void reach_sources(const struct weft_order *order, struct walk *walk, uin
         if (!(input->coll_role[other] & COLL_SOURCE)) continue;
         if (kind != COLL_GENERAL && input->coll_place[other] > input->coll_place[row]) continue;
         if (kind == COLL_EXSCAN && input->coll_place[other] == input->coll_place[row]) continue;
-        reach_point(walk, input->coll_process[other], START(input->coll_event[other]));
+        raise_cut_to_point(walk, input->coll_process[other], START(input->coll_event[other]));
     }
 }
 
@@ -615,17 +615,17 @@ static void walk_back_process(const struct weft_order *order, struct walk *walk,
         for (uint32_t in_index = in_first[event]; in_index < in_first[event + 1]; in_index++) {
             uint32_t edge = order->in_edge[in_index];
             if (edge >= input->sends + input->generics)
-                reach_sources(order, walk, (uint32_t)(edge - input->sends - input->generics));
+                raise_cut_to_sources(order, walk, (uint32_t)(edge - input->sends - input->generics));
             else if (edge >= input->sends)
-                reach_point(walk, input->generic_process[edge - input->sends],
-                            START(input->generic_event[edge - input->sends]));
-            else reach_point(walk, input->send_process[edge], START(input->send_event[edge]));
+                raise_cut_to_point(walk, input->generic_process[edge - input->sends],
+                                   START(input->generic_event[edge - input->sends]));
+            else raise_cut_to_point(walk, input->send_process[edge], START(input->send_event[edge]));
         }
     }
 }
 
 /* Allocate a walk over the processes and fill its cut with a byte. Return false without memory. */
-static bool open_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int fill_byte) {
+static bool allocate_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int fill_byte) {
     walk->cut = cut;
     walk->done = malloc(processes * sizeof *walk->done);
     walk->stack = malloc(processes * sizeof *walk->stack);
@@ -637,7 +637,7 @@ static bool open_walk(struct walk *walk, uint32_t processes, uint32_t *cut, int 
 }
 
 /* Free the memory of a walk. */
-static void close_walk(struct walk *walk) {
+static void free_walk(struct walk *walk) {
     free(walk->done);
     free(walk->stack);
     free(walk->on_stack);
@@ -647,20 +647,20 @@ static void close_walk(struct walk *walk) {
  * without memory. */
 int weft_find_causal_past(const struct weft_order *order, uint32_t process, uint32_t point, uint32_t *cut) {
     struct walk walk;
-    bool ready = open_walk(&walk, order->in.processes, cut, 0);
-    if (ready) reach_point(&walk, process, point);
+    bool ready = allocate_walk(&walk, order->in.processes, cut, 0);
+    if (ready) raise_cut_to_point(&walk, process, point);
     while (ready && walk.depth) {
         uint32_t next = walk.stack[--walk.depth];
         walk.on_stack[next] = 0;
         if (walk.cut[next] > walk.done[next]) walk_back_process(order, &walk, next);
     }
-    close_walk(&walk);
+    free_walk(&walk);
     return ready ? 0 : -1;
 }
 
 /* Lower the cut (the earliest reached point of each process) to a point; if that is new, push the process to be
  * walked. */
-static void lower_point(struct walk *walk, uint32_t process, uint32_t point) {
+static void lower_cut_to_point(struct walk *walk, uint32_t process, uint32_t point) {
     if (point >= walk->cut[process]) return;
     walk->cut[process] = point;
     if (!walk->on_stack[process]) {
@@ -675,7 +675,7 @@ static uint32_t find_process(const struct weft_order *order, uint32_t rank, uint
 }
 
 /* For a collective that a reached process has entered: lower the cut to the ends of its targets. */
-static void lower_targets(const struct weft_order *order, struct walk *walk, uint32_t row) {
+static void lower_cut_to_targets(const struct weft_order *order, struct walk *walk, uint32_t row) {
     const struct weft_order_input *input = &order->in;
     uint64_t instance = input->coll_instance[row];
     uint8_t kind = input->instance_kind[instance];
@@ -685,7 +685,7 @@ static void lower_targets(const struct weft_order *order, struct walk *walk, uin
         if (!(input->coll_role[other] & COLL_TARGET) || input->coll_completion[other] == NONE) continue;
         if (kind != COLL_GENERAL && input->coll_place[other] < input->coll_place[row]) continue;
         if (kind == COLL_EXSCAN && input->coll_place[other] == input->coll_place[row]) continue;
-        lower_point(walk, input->coll_completion_process[other], END(input->coll_completion[other]));
+        lower_cut_to_point(walk, input->coll_completion_process[other], END(input->coll_completion[other]));
     }
 }
 
@@ -715,13 +715,13 @@ static void walk_on_process(const struct weft_order *order, struct walk *walk, u
         if (input->send_event[row] >= end_event) break;
         if (input->send_target[row] == NONE) continue;
         uint32_t peer = (uint32_t)input->send_peer[row];
-        lower_point(walk, find_process(order, peer, input->send_target[row]), END(input->send_target[row]));
+        lower_cut_to_point(walk, find_process(order, peer, input->send_target[row]), END(input->send_target[row]));
     }
     end = input->generic_of_process[process + 1];
     for (uint64_t i = find_first_row(NULL, input->generic_event, input->generic_of_process[process], end, first_event);
          i < end; i++) {
         if (input->generic_event[i] >= end_event) break;
-        lower_point(walk, input->generic_target_process[i], END(input->generic_target[i]));
+        lower_cut_to_point(walk, input->generic_target_process[i], END(input->generic_target[i]));
     }
     end = input->coll_of_process[process + 1];
     for (uint64_t i =
@@ -729,7 +729,7 @@ static void walk_on_process(const struct weft_order *order, struct walk *walk, u
          i < end; i++) {
         uint32_t row = input->coll_rows ? input->coll_rows[i] : (uint32_t)i;
         if (input->coll_event[row] >= end_event) break;
-        lower_targets(order, walk, row);
+        lower_cut_to_targets(order, walk, row);
     }
 }
 
@@ -737,14 +737,14 @@ static void walk_on_process(const struct weft_order *order, struct walk *walk, u
  * Return 0, or -1 without memory. */
 int weft_find_causal_future(const struct weft_order *order, const uint32_t *seeds, uint32_t *cut) {
     struct walk walk;
-    bool ready = open_walk(&walk, order->in.processes, cut, 0xff);
+    bool ready = allocate_walk(&walk, order->in.processes, cut, 0xff);
     for (uint32_t process = 0; ready && process < order->in.processes; process++)
-        lower_point(&walk, process, seeds[process]);
+        lower_cut_to_point(&walk, process, seeds[process]);
     while (ready && walk.depth) {
         uint32_t process = walk.stack[--walk.depth];
         walk.on_stack[process] = 0;
         if (walk.cut[process] < walk.done[process]) walk_on_process(order, &walk, process);
     }
-    close_walk(&walk);
+    free_walk(&walk);
     return ready ? 0 : -1;
 }

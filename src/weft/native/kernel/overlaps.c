@@ -132,15 +132,15 @@ static bool share_bytes(const struct sweep *sweep, uint32_t pending, uint32_t ro
 
 /* Return a row of a treap whose buffer shares bytes with `row` and belongs to another operation; NONE if there is
  * none. */
-static uint32_t find_meeting_row(const struct sweep *sweep, uint32_t tree, uint32_t row) {
+static uint32_t find_overlapping_row(const struct sweep *sweep, uint32_t tree, uint32_t row) {
     const struct weft_accesses *accesses = sweep->in;
     if (tree == NONE || sweep->nodes[tree].most <= accesses->low[row]) return NONE;
-    uint32_t found = find_meeting_row(sweep, sweep->nodes[tree].left, row);
+    uint32_t found = find_overlapping_row(sweep, sweep->nodes[tree].left, row);
     if (found != NONE || accesses->low[tree] >= accesses->high[row]) return found;
     if (accesses->high[tree] > accesses->low[row] && accesses->args[tree] != accesses->args[row] &&
         share_bytes(sweep, tree, row))
         return tree;
-    return find_meeting_row(sweep, sweep->nodes[tree].right, row);
+    return find_overlapping_row(sweep, sweep->nodes[tree].right, row);
 }
 
 /* Of rows of a layout there are trees of their own: when the steps are used up the others are still looked at. */
@@ -228,7 +228,7 @@ static uint64_t find_overlaps(struct sweep *sweep, uint64_t most_pairs, uint32_t
             if (!(tree & WRITES) && !accesses->writes[row]) continue;
             if (is_pair_reported(sweep, tree / PLACES, accesses->site[row])) continue;
             if (!*sweep->steps && (tree & SHAPED || accesses->shape[row])) continue;
-            uint32_t other = find_meeting_row(sweep, sweep->roots[tree], row);
+            uint32_t other = find_overlapping_row(sweep, sweep->roots[tree], row);
             if (other == NONE) continue;
             uint64_t bit = (uint64_t)(tree / PLACES) * accesses->sites + accesses->site[row];
             sweep->told[bit >> 3] |= (uint8_t)(1u << (bit & 7));

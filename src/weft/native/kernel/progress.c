@@ -87,7 +87,8 @@ struct placing {
 
 /* Add a constraint to an event of the rank: count it, or in the last pass write it. `target`, `value`: what is waited
  * for; `send`: the send that waits, or -1. */
-static void add_constraint(struct placing *placing, uint32_t at, int32_t target, uint32_t value, int32_t send) {
+static void count_or_write_constraint(struct placing *placing, uint32_t at, int32_t target, uint32_t value,
+                                      int32_t send) {
     if (at >= placing->in->events[placing->rank]) return;
     const uint32_t *slot = placing->in->slot[placing->rank];
     placing->count++;
@@ -130,12 +131,12 @@ static void add_message_constraints(struct placing *placing, const struct weft_w
         uint32_t partner = mine->partner[i];
         if (partner == NONE || mine->completion[i] == NONE || (which && !which[i])) continue;
         if (!placing->to->at) {
-            add_constraint(placing, mine->completion[i], 0, 0, 0);
+            count_or_write_constraint(placing, mine->completion[i], 0, 0, 0);
             continue;
         }
         uint32_t value = theirs->event[partner];
         int32_t target = find_process(placing->in, find_row_rank(placing->in, theirs, mine->peer[i], partner), value);
-        add_constraint(placing, mine->completion[i], target, value, are_sends ? (int32_t)i : -1);
+        count_or_write_constraint(placing, mine->completion[i], target, value, are_sends ? (int32_t)i : -1);
     }
 }
 
@@ -145,7 +146,7 @@ static void add_collective_constraints(struct placing *placing, bool is_arrival)
     for (uint64_t i = matched->coll_first[placing->rank]; i < matched->coll_first[placing->rank + 1]; i++) {
         uint32_t at = is_arrival ? matched->coll_event[i] : matched->coll_completion[i];
         if (matched->together[i] && at != NONE)
-            add_constraint(placing, at, -1 - (int32_t)matched->coll_instance[i], is_arrival ? 0 : 1, -1);
+            count_or_write_constraint(placing, at, -1 - (int32_t)matched->coll_instance[i], is_arrival ? 0 : 1, -1);
     }
 }
 
@@ -159,7 +160,7 @@ static void add_rank_constraints(struct placing *placing, uint64_t never) {
     add_message_constraints(placing, &matched->sends, &matched->recvs, matched->waits, true);
     add_collective_constraints(placing, false);
     for (; never < matched->nevers && matched->never_rank[never] == placing->rank; never++)
-        add_constraint(placing, (uint32_t)matched->never_event[never], matched->never_target, 1, -1);
+        count_or_write_constraint(placing, (uint32_t)matched->never_event[never], matched->never_target, 1, -1);
 }
 
 /* Create the constraints of the ranks low .. high - 1 from a matched record; without columns in `to` only count them.

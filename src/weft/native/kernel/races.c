@@ -55,7 +55,7 @@ struct finder {
 };
 
 /* Return the group of messages for a wildcard pattern (communicator, tag or -1), or the free row for it. */
-static struct group *find_group(struct finder *finder, int32_t comm, int32_t tag) {
+static struct group *find_group_slot(struct finder *finder, int32_t comm, int32_t tag) {
     uint64_t hash = ((uint64_t)(uint32_t)comm << 32 | (uint32_t)tag) * 0x9e3779b97f4a7c15u;
     for (uint32_t i = (uint32_t)(hash >> 33) & (finder->size - 1);; i = (i + 1) & (finder->size - 1)) {
         struct group *group = &finder->groups[i];
@@ -65,7 +65,7 @@ static struct group *find_group(struct finder *finder, int32_t comm, int32_t tag
 
 /* Add the group of messages for a wildcard pattern, if it is new. Return false without memory. */
 static bool add_group(struct finder *finder, int32_t comm, int32_t tag) {
-    struct group *group = find_group(finder, comm, tag);
+    struct group *group = find_group_slot(finder, comm, tag);
     if (group->used) return true;
     if (++finder->used * 2 > finder->size) {
         struct group *old = finder->groups;
@@ -76,9 +76,9 @@ static bool add_group(struct finder *finder, int32_t comm, int32_t tag) {
             return false;
         }
         for (uint32_t i = 0; i < old_size; i++)
-            if (old[i].used) *find_group(finder, old[i].comm, old[i].tag) = old[i];
+            if (old[i].used) *find_group_slot(finder, old[i].comm, old[i].tag) = old[i];
         free(old);
-        group = find_group(finder, comm, tag);
+        group = find_group_slot(finder, comm, tag);
     }
     *group = (struct group){.comm = comm, .tag = tag, .used = 1};
     return true;
@@ -145,7 +145,7 @@ static bool fill_groups(struct finder *finder, uint32_t rank) {
             uint32_t send = input->to_rows[k];
             for (int is_any_tag = 0; is_any_tag < 2; is_any_tag++) {
                 struct group *group =
-                    find_group(finder, input->send_comm[send], is_any_tag ? -1 : input->send_tag[send]);
+                    find_group_slot(finder, input->send_comm[send], is_any_tag ? -1 : input->send_tag[send]);
                 if (!group->used) continue;
                 if (!pass) group->count++;
                 else if (!add_message(finder, group, send)) return false;
@@ -187,11 +187,11 @@ static void advance_head(struct finder *finder, struct group *group, int32_t sou
 }
 
 /* Mark a message as taken by a receive, and advance the channels it is in. */
-static void take_message(struct finder *finder, uint32_t send) {
+static void mark_message_taken(struct finder *finder, uint32_t send) {
     finder->taken[send] = 1;
     for (int is_any_tag = 0; is_any_tag < 2; is_any_tag++) {
         struct group *group =
-            find_group(finder, finder->in->send_comm[send], is_any_tag ? -1 : finder->in->send_tag[send]);
+            find_group_slot(finder, finder->in->send_comm[send], is_any_tag ? -1 : finder->in->send_tag[send]);
         if (group->used) advance_head(finder, group, finder->in->send_source[send]);
     }
 }
@@ -208,7 +208,7 @@ count_heads_below(const uint32_t *heads, uint32_t count, uint32_t limit) {
 }
 
 /* Return whether a message fits a receive's communicator, source and tag. */
-static bool is_message_fitting(const struct weft_races_input *input, uint64_t recv, uint32_t send) {
+static bool does_message_fit(const struct weft_races_input *input, uint64_t recv, uint32_t send) {
     return input->recv_comm[recv] == input->send_comm[send] &&
            (input->recv_flags[recv] & WEFT_POST_ANY_SOURCE || input->recv_peer[recv] == input->send_source[send]) &&
            (input->recv_flags[recv] & WEFT_POST_ANY_TAG || input->recv_tag[recv] == input->send_tag[send]);
@@ -222,8 +222,8 @@ static bool is_blocked_by_earlier(const struct finder *finder, uint64_t receive,
         uint32_t other = finder->open[k], own_message = input->recv_partner[other];
         if (own_message == NONE || input->recv_reach[other] < limit || input->recv_reach[other] == NONE) continue;
         bool is_overtaken = input->send_source[own_message] == input->send_source[message] && own_message < message &&
-                            is_message_fitting(input, receive, own_message);
-        if (is_overtaken || is_message_fitting(input, other, message)) return true;
+                            does_message_fit(input, receive, own_message);
+        if (is_overtaken || does_message_fit(input, other, message)) return true;
     }
     return false;
 }
@@ -252,7 +252,7 @@ static bool add_race(struct finder *finder, uint32_t row, uint8_t is_probe) {
 }
 
 /* Add a message to the newest race. Return false without memory. */
-static bool list_message(struct weft_races *out, uint32_t send) {
+static bool add_message_to_race(struct weft_races *out, uint32_t send) {
     if (out->message_count == out->message_room) {
         uint64_t room = out->message_room ? out->message_room * 2 : 1024;
         uint32_t *grown = realloc(out->messages, room * sizeof *grown);
@@ -282,7 +282,7 @@ static bool find_racing_messages(struct finder *finder, struct group *group, uin
             continue;
         uint32_t send = finder->entries[group->channels[channel_index].head];
         if (may_be_blocked && is_blocked_by_earlier(finder, row, limit, send)) continue;
-        if (out->total[race_index]++ < listed_messages && !list_message(out, send)) return false;
+        if (out->total[race_index]++ < listed_messages && !add_message_to_race(out, send)) return false;
     }
     if (out->total[race_index] == 0) {
         out->count = race_index;
@@ -292,7 +292,7 @@ static bool find_racing_messages(struct finder *finder, struct group *group, uin
 }
 
 /* Drop the pending receives whose message was decided before `receive` was posted. */
-static bool close_decided_receives(struct finder *finder, uint32_t receive) {
+static bool drop_decided_receives(struct finder *finder, uint32_t receive) {
     uint32_t event = finder->in->recv_event[receive];
     uint64_t kept = 0;
     for (uint64_t k = 0; k < finder->open_count; k++)
@@ -302,7 +302,7 @@ static bool close_decided_receives(struct finder *finder, uint32_t receive) {
 }
 
 /* Add a receive to the pending ones, unless its message is decided at once. Return false without memory. */
-static bool open_receive(struct finder *finder, uint32_t receive) {
+static bool add_pending_receive(struct finder *finder, uint32_t receive) {
     if (finder->in->recv_decided[receive] == finder->in->recv_event[receive]) return true;
     if (finder->open_count == finder->open_room) {
         uint64_t room = finder->open_room ? finder->open_room * 2 : 64;
@@ -316,29 +316,29 @@ static bool open_receive(struct finder *finder, uint32_t receive) {
 }
 
 /* Find the races of one wildcard probe. Return false without memory. */
-static bool check_probe(struct finder *finder, uint64_t probe) {
+static bool find_races_of_probe(struct finder *finder, uint64_t probe) {
     const struct weft_races_input *input = finder->in;
     if (!is_wildcard(input->probe_flags[probe]) || input->probe_partner[probe] == NONE) return true;
-    struct group *group =
-        find_group(finder, input->probe_comm[probe], tag_pattern(input->probe_flags[probe], input->probe_tag[probe]));
+    struct group *group = find_group_slot(finder, input->probe_comm[probe],
+                                          tag_pattern(input->probe_flags[probe], input->probe_tag[probe]));
     return !group->used || find_racing_messages(finder, group, (uint32_t)probe, true, input->probe_partner[probe],
                                                 input->probe_event[probe]);
 }
 
-/* Find the races of one receive, then let it take its message. Return false without memory. */
-static bool check_receive(struct finder *finder, uint64_t receive) {
+/* Find the races of one receive, then mark its message as taken. Return false without memory. */
+static bool find_races_of_receive(struct finder *finder, uint64_t receive) {
     const struct weft_races_input *input = finder->in;
     uint32_t taken_send = input->recv_partner[receive];
-    if (finder->patterns_differ) close_decided_receives(finder, (uint32_t)receive);
+    if (finder->patterns_differ) drop_decided_receives(finder, (uint32_t)receive);
     if (is_wildcard(input->recv_flags[receive]) && taken_send != NONE && input->recv_known[receive] != NONE) {
-        struct group *group = find_group(finder, input->recv_comm[receive],
-                                         tag_pattern(input->recv_flags[receive], input->recv_tag[receive]));
+        struct group *group = find_group_slot(finder, input->recv_comm[receive],
+                                              tag_pattern(input->recv_flags[receive], input->recv_tag[receive]));
         if (group->used &&
             !find_racing_messages(finder, group, (uint32_t)receive, false, taken_send, input->recv_known[receive]))
             return false;
     }
-    if (taken_send != NONE) take_message(finder, taken_send);
-    return !finder->patterns_differ || open_receive(finder, (uint32_t)receive);
+    if (taken_send != NONE) mark_message_taken(finder, taken_send);
+    return !finder->patterns_differ || add_pending_receive(finder, (uint32_t)receive);
 }
 
 /* Clear the groups and pending receives before the next rank. */
@@ -363,8 +363,8 @@ static bool find_races_of_rank(struct finder *finder, uint32_t rank) {
         for (; is_good && probe < input->probe_first[rank + 1] &&
                (receive == end || input->probe_event[probe] < input->recv_event[receive]);
              probe++)
-            is_good = check_probe(finder, probe);
-        if (receive < end) is_good = is_good && check_receive(finder, receive);
+            is_good = find_races_of_probe(finder, probe);
+        if (receive < end) is_good = is_good && find_races_of_receive(finder, receive);
     }
     clear_finder(finder);
     return is_good;

@@ -85,7 +85,7 @@ struct tail_view {
 };
 
 /* Remember where one parameter's value begins in an event's tail, and skip it. */
-static void walk_step(struct tail_view *tail, struct cursor *cursor, uint8_t code, int step) {
+static void note_and_skip_parameter(struct tail_view *tail, struct cursor *cursor, uint8_t code, int step) {
     tail->at[step] = *cursor;
     uint64_t value_count = 1;
     if (code & WEFT_CODE_ARRAY) {
@@ -116,7 +116,7 @@ static void read_tail_view(struct tail_view *tail, const struct weft_rows_input 
     tail->exited = event->flags & WEFT_FLAG_CLOSED && !(function->bits & FUNCTION_POLL && failed_polls(event));
     int steps = tail->exited ? function->steps : function->entry_steps;
     for (int k = 0; k < steps && !cursor.bad; k++)
-        walk_step(tail, &cursor, input->step_codes[function->first_step + (uint32_t)k], k);
+        note_and_skip_parameter(tail, &cursor, input->step_codes[function->first_step + (uint32_t)k], k);
     if (tail->exited && function->bits & FUNCTION_STATUS) {
         tail->received = read_unsigned(&cursor);
         if (event->flags & WEFT_FLAG_TICKET && function->bits & FUNCTION_PROBE && cursor.p < cursor.end)
@@ -128,7 +128,8 @@ static void read_tail_view(struct tail_view *tail, const struct weft_rows_input 
 /* Values */
 
 /* Write the name of an MPI object: its own, or the class prefix and the number. */
-static void put_name(struct out *out, const struct weft_rows_input *input, const struct weft_names *names, int64_t id) {
+static void put_object_name(struct out *out, const struct weft_rows_input *input, const struct weft_names *names,
+                            int64_t id) {
     uint64_t low = 0, high = names->count;
     while (low < high) {
         uint64_t middle = (low + high) / 2;
@@ -190,7 +191,7 @@ static void put_number(struct out *out, const struct weft_rows_input *input, con
                        const struct weft_names *names, int64_t value) {
     uint8_t code = part->code & (uint8_t)~WEFT_CODE_ARRAY;
     if (code == WEFT_CODE_HANDLE) {
-        put_name(out, input, &names[part->handle], value);
+        put_object_name(out, input, &names[part->handle], value);
     } else if (code == WEFT_CODE_ADDRESS) {
         if (input->json) put_unsigned(out, (uint64_t)value);
         else if (value == -1) LITERAL(out, "MPI_IN_PLACE");

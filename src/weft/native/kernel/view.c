@@ -40,7 +40,7 @@ static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Return begin and end of a row's event, not before `earliest`; `*next` gets the earliest begin of the event after
  * it. */
-static struct call find_call(const struct weft_row *row, uint64_t index, int64_t earliest, int64_t *next) {
+static struct call find_call_times(const struct weft_row *row, uint64_t index, int64_t earliest, int64_t *next) {
     int64_t start = later(earliest, find_enter_time(row, index));
     int64_t end = later(start, find_exit_time(row, index));
     *next = index + 1 < row->count ? later(start, find_enter_time(row, index + 1)) : WIDE;
@@ -48,7 +48,7 @@ static struct call find_call(const struct weft_row *row, uint64_t index, int64_t
 }
 
 /* Mark the bin of a time span into which a time falls. */
-static void mark_time(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) {
+static void mark_bin_of_time(uint8_t *marks, uint64_t count, int64_t span, int64_t ns) {
     if (ns < 0 || span <= 0) return;
     uint64_t part = (uint64_t)((double)ns / (double)span * (double)count);
     marks[part < count ? part : count - 1] = 1;
@@ -61,15 +61,15 @@ void weft_index_view_row(const struct weft_row *row, const uint8_t *classes, uin
     int64_t spent[CLASSES] = {0}, earliest = INT64_MIN;
     for (uint64_t index = 0; index < row->count; index++) {
         int64_t next;
-        struct call call = find_call(row, index, earliest, &next);
+        struct call call = find_call_times(row, index, earliest, &next);
         if (index % row->block == 0) {
             row->starts[index / row->block] = call.start;
             memcpy(&row->sums[index / row->block * CLASSES], spent, sizeof spent);
         }
         spent[classes[row->events[index].function] & (CLASSES - 1)] += call.end - call.start;
-        if (marks) mark_time(marks, mark_count, span, call.start);
+        if (marks) mark_bin_of_time(marks, mark_count, span, call.start);
         if (marks && (row->ends || row->events[index].flags & WEFT_FLAG_CLOSED))
-            mark_time(marks, mark_count, span, call.end);
+            mark_bin_of_time(marks, mark_count, span, call.end);
         earliest = next;
     }
 }
@@ -82,7 +82,7 @@ struct sweep {
 };
 
 /* Move a sweep to the start of a block of events. */
-static void enter_block(struct sweep *sweep, uint64_t block) {
+static void move_to_block(struct sweep *sweep, uint64_t block) {
     sweep->block = block;
     sweep->i = block * sweep->row->block;
     sweep->from = sweep->row->starts[block];
@@ -96,7 +96,7 @@ static void gallop_to_time(struct sweep *sweep, int64_t time) {
     while (low + step < sweep->blocks && sweep->row->starts[low + step] < time) low += step, step *= 2;
     for (; step; step /= 2)
         if (low + step < sweep->blocks && sweep->row->starts[low + step] < time) low += step;
-    enter_block(sweep, low);
+    move_to_block(sweep, low);
 }
 
 /* Compute the time that a row spent in each class of calls before a time. Successive calls must ask for rising
@@ -107,7 +107,7 @@ static void sum_spent_before(struct sweep *sweep, int64_t time, const uint8_t *c
     uint8_t class = 0;
     while (sweep->i < sweep->row->count) {
         int64_t next;
-        struct call call = find_call(sweep->row, sweep->i, sweep->from, &next);
+        struct call call = find_call_times(sweep->row, sweep->i, sweep->from, &next);
         if (call.start >= time) break;
         class = classes[sweep->row->events[sweep->i].function] & (CLASSES - 1);
         if (call.end > time) {
@@ -125,7 +125,7 @@ static void sum_spent_before(struct sweep *sweep, int64_t time, const uint8_t *c
 /* Return a sweep over a row, at its first event. */
 static struct sweep begin_sweep(const struct weft_row *row) {
     struct sweep sweep = {.row = row, .blocks = (row->count + row->block - 1) / row->block};
-    if (sweep.blocks) enter_block(&sweep, 0);
+    if (sweep.blocks) move_to_block(&sweep, 0);
     return sweep;
 }
 
@@ -196,7 +196,7 @@ void weft_fill_view_boxes(const struct weft_row *row, const uint8_t *classes, ui
     for (uint64_t index = first; index < end && index < row->count; index++, out++) {
         const struct weft_event *event = &row->events[index];
         int64_t next;
-        struct call call = find_call(row, index, earliest, &next);
+        struct call call = find_call_times(row, index, earliest, &next);
         *out = (struct weft_box){
             call.start,  call.end, (uint32_t)index, event->function, classes[event->function] & (CLASSES - 1),
             event->flags};
@@ -209,7 +209,7 @@ void weft_find_view_times(const struct weft_row *rows, const uint32_t *of, const
                           int64_t *starts, int64_t *ends) {
     for (uint64_t index = 0; index < count; index++) {
         int64_t next;
-        struct call call = find_call(&rows[of[index]], (uint64_t)which[index], INT64_MIN, &next);
+        struct call call = find_call_times(&rows[of[index]], (uint64_t)which[index], INT64_MIN, &next);
         starts[index] = call.start;
         ends[index] = call.end;
     }

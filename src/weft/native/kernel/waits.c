@@ -107,7 +107,8 @@ static int64_t find_message_bytes(const struct weft_clocks *clocks, const struct
 }
 
 /* Return when, and in which call, a send's message was received; for a matched probe, the call of its receive. */
-static struct late find_receive(const struct weft_clocks *clocks, const struct weft_messages *messages, uint64_t row) {
+static struct late find_receive_time(const struct weft_clocks *clocks, const struct weft_messages *messages,
+                                     uint64_t row) {
     uint32_t partner = messages->partner[row], rank = (uint32_t)messages->peer[row],
              event = messages->their_event[partner];
     if (messages->their_flags[partner] & WEFT_POST_MATCHED_PROBE && messages->their_args[partner] != NONE)
@@ -146,7 +147,7 @@ void weft_find_late_receivers(const struct weft_clocks *clocks, const struct wef
         bool is_synchronous = messages->flags[row] & WEFT_POST_SYNCHRONOUS;
         int64_t limit = messages->rendezvous[is_on_other_host(messages, messages->peer[row])];
         if (!is_synchronous && limit == INT64_MAX) continue;
-        struct late late = find_receive(clocks, messages, row);
+        struct late late = find_receive_time(clocks, messages, row);
         if (late.at <= find_enter_time(clocks, messages->rank, messages->completion[row]) ||
             find_leave_time(clocks, messages->rank, messages->completion[row]) <= late.at)
             continue;
@@ -182,7 +183,7 @@ static struct lasts *find_last_times(const struct weft_clocks *clocks, const str
     for (uint64_t i = 0; times && i < events; i++) times[i] = (struct lasts){INT64_MIN, INT64_MIN};
     for (uint64_t i = sends->first[sends->rank]; times && i < sends->first[sends->rank + 1]; i++)
         if (is_usable_message(clocks, sends, i, WEFT_POST_BUFFERED) && completes_several(clocks, sends, i))
-            note_completion_time(&times[sends->completion[i]], find_receive(clocks, sends, i).at);
+            note_completion_time(&times[sends->completion[i]], find_receive_time(clocks, sends, i).at);
     for (uint64_t i = recvs->first[recvs->rank]; times && i < recvs->first[recvs->rank + 1]; i++)
         if (is_usable_message(clocks, recvs, i, 0) && completes_several(clocks, recvs, i))
             note_completion_time(&times[recvs->completion[i]], find_enter_time(clocks, (uint32_t)recvs->peer[i],
@@ -200,7 +201,7 @@ int64_t weft_learn_protocol(const struct weft_clocks *clocks, const struct weft_
     for (uint64_t i = sends->first[sends->rank]; i < sends->first[sends->rank + 1]; i++) {
         if (!is_usable_message(clocks, sends, i, skip)) continue;
         uint32_t completion = sends->completion[i];
-        int64_t receive_time = find_receive(clocks, sends, i).at,
+        int64_t receive_time = find_receive_time(clocks, sends, i).at,
                 start_time = find_enter_time(clocks, sends->rank, completion);
         if (receive_time <= start_time) continue;
         bool is_far = is_on_other_host(sends, sends->peer[i]);

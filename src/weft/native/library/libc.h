@@ -147,7 +147,7 @@ static int print_to_buffer(char *buffer, size_t buffer_size, const char *format,
     return printed;
 }
 
-/* In place of libc's: the same, and what it reads and writes is reported. */
+/* Wrap sprintf() and report what it reads and the bytes that it writes. */
 int __wrap_sprintf(char *buffer, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -156,7 +156,7 @@ int __wrap_sprintf(char *buffer, const char *format, ...) {
     return length;
 }
 
-/* In place of libc's: the same, and what it reads and writes is reported. */
+/* Wrap snprintf() and report what it reads and the bytes that it writes. */
 int __wrap_snprintf(char *buffer, size_t buffer_size, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -171,7 +171,7 @@ static int print_to_file(FILE *file, const char *format, va_list arguments, libr
     return vfprintf(file, format, arguments);
 }
 
-/* In place of libc's: the same, and what it reads is reported. */
+/* Wrap printf() and report what it reads. */
 int __wrap_printf(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -180,7 +180,7 @@ int __wrap_printf(const char *format, ...) {
     return length;
 }
 
-/* In place of libc's: the same, and what it reads is reported. */
+/* Wrap fprintf() and report what it reads. */
 int __wrap_fprintf(FILE *file, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

@@ -195,7 +195,7 @@ static char **current_arguments;
 static const size_t *current_dimensions, *current_steps;
 
 /* Return the id of the loop's array that begins at an address, else of one that contains it; 0 if there is none. */
-static int find_variable_at(const char *address) {
+static int find_array_id_at(const char *address) {
     int around = 0;
     for (int a = 0; current && a < current->count; a++) {
         const Argument *one = &current->argument[a];
@@ -215,7 +215,7 @@ void weft_numba_note_outside_index(const void *base_address, int32_t dimension, 
     outside++;
     if (index < 0) index -= extent;
     if (reporting)
-        weft_check_out_of_bounds(find_variable_at(base_address), base_address, dimension, index, 0, extent - 1,
+        weft_check_out_of_bounds(find_array_id_at(base_address), base_address, dimension, index, 0, extent - 1,
                                  site_id);
 }
 
@@ -337,7 +337,7 @@ void weft_numba_parallel_for(void *kernel_function, char **arguments, size_t *di
     register_arguments(loop, arguments, dimensions, steps);
     if (weft_traced) turns_shared(weft_numba_turn);
     Range range = find_covered_range(loop, arguments, dimensions, steps);
-    set_guards(loop, arguments, dimensions, steps, &range);
+    choose_watched_arrays(loop, arguments, dimensions, steps, &range);
     if (weft_traced && loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* each access is wanted */
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
     exclude_partial_results(loop, arguments, steps, threads);
@@ -349,7 +349,7 @@ void weft_numba_parallel_for(void *kernel_function, char **arguments, size_t *di
     current_dimensions = dimensions;
     current_steps = steps;
     frames = __builtin_frame_address(0);
-    if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && needs_no_watching(loop))
+    if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && can_loop_run_unwatched(loop))
         run_without_hooks(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, threads, &range);
     else run_iterations(loop, kernel, arguments, dimensions, steps, data, inner_dimension_count, threads, range.points);
     running = 0;
@@ -366,7 +366,7 @@ const uint64_t weft_numba_cells[] = {FOLD & ~7ull, SPACE8}; /* cell8(), for kern
 uint32_t weft_numba_known[PLACES]; /* the loop in which a place was seen last; kernels read it */
 
 /* Return whether a place's accesses were seen in this run of the loop before, and note that they are now. */
-static inline int is_place_known(int32_t site_id) {
+static inline int test_and_set_place_seen(int32_t site_id) {
     uint32_t *of = &weft_numba_known[site_id & (PLACES - 1)];
     if (*of == weft_numba_loops_run) return 1;
     *of = weft_numba_loops_run;
@@ -390,7 +390,7 @@ void weft_numba_read(const char *address, size_t bytes, int32_t site_id) {
         return;
     }
     if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
-    if (!running || ((a | bytes) & 7) || !is_place_known(site_id)) {
+    if (!running || ((a | bytes) & 7) || !test_and_set_place_seen(site_id)) {
         weft_check_read(address, bytes, site_id);
         return;
     }
@@ -412,7 +412,7 @@ void weft_numba_write(const char *address, size_t bytes, int32_t site_id) {
         return;
     }
     if (is_own_earlier_write(a, bytes, site_id) || now.off) return;
-    if (!running || ((a | bytes) & 7) || !is_place_known(site_id)) {
+    if (!running || ((a | bytes) & 7) || !test_and_set_place_seen(site_id)) {
         weft_check_write(address, bytes, site_id);
         return;
     }

@@ -67,7 +67,8 @@ typedef void (*Kernel)(char **arguments, size_t *dimensions, size_t *steps, void
 /* --- numba_guards.c --- */
 int find_array_bounds(const Argument *argument, char *base_address, const size_t *dimensions, const size_t *steps,
                       char **low, char **high);
-void set_guards(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps, const Range *range);
-int needs_no_watching(const Loop *loop);
+void choose_watched_arrays(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps,
+                           const Range *range);
+int can_loop_run_unwatched(const Loop *loop);
 
 #endif

@@ -98,7 +98,8 @@ static int is_used_within_bounds(const Loop *loop, int argument_index, char **ar
 /* Decide for each array whether the kernel's accesses are watched (loop->guards). Not watched: arrays with all values
  * that the loop only reads and that overlap nothing it writes; and arrays of which each iteration, by the loop's text,
  * uses elements of its own, if no other array overlaps them. */
-void set_guards(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps, const Range *range) {
+void choose_watched_arrays(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps,
+                           const Range *range) {
     for (int a = 0; loop->guards && a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         char *low, *high;
@@ -116,7 +117,7 @@ void set_guards(const Loop *loop, char **arguments, const size_t *dimensions, co
 }
 
 /* Return whether nothing of the loop needs to be watched, so that it may run as a whole without hooks. */
-int needs_no_watching(const Loop *loop) {
+int can_loop_run_unwatched(const Loop *loop) {
     if (!loop->guards || loop->by_thread) return 0;
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];

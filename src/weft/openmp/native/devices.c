@@ -137,7 +137,7 @@ static inline __attribute__((always_inline)) void for_each_granule(uintptr_t low
 
 /* Save the bytes of a range whose host copy is now stale, to notice later whether something that no hook sees has
  * overwritten them. */
-static void remember_values(uintptr_t address, size_t size) {
+static void save_bytes_of_stale_host(uintptr_t address, size_t size) {
     while (size) { /* the plane begins anew where addresses are folded */
         size_t byte_count = DEVICE_FOLD + 1 - (address & DEVICE_FOLD);
         byte_count = byte_count < size ? byte_count : size;
@@ -162,7 +162,7 @@ static void begin_word_with_value(uint32_t *word, uintptr_t address, size_t size
 
 /* Callback of for_each_granule() for a map that copies nothing: the device's copy has no value yet. `of` points to the
  * construct's place. */
-static void begin_word_without_value(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+static void mark_device_copy_valueless(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)address, (void)size;
     if (*word & HOST_OLD) *word |= MAPPED | DEVICE_OLD;
     else *word = MAPPED | DEVICE_OLD | make_cause(NO_VALUE, *(const uint32_t *)of);
@@ -182,13 +182,13 @@ static void end_word(uint32_t *word, uintptr_t address, size_t size, const void 
 
 /* Callback of for_each_granule() for the end of a mapping that copies back: the host gets the device's value, and is
  * stale if that was. */
-static void end_word_copied_back(uint32_t *word, uintptr_t address, size_t size, const void *of) {
+static void mark_value_copied_back(uint32_t *word, uintptr_t address, size_t size, const void *of) {
     (void)of;
     uint32_t old = *word;
     *word = 0;
     if (!(old & DEVICE_OLD) || CAUSE(old) == HOST_OVER) return;
     *word = HOST_OLD | (old & ~(MAPPED | DEVICE_OLD));
-    remember_values(address, size);
+    save_bytes_of_stale_host(address, size);
 }
 
 /* Callback of for_each_granule() for `target update to` and map(always, to:): the device gets the host's value. */
@@ -208,7 +208,7 @@ static void copy_word_from_device(uint32_t *word, uintptr_t address, size_t size
     else if (CAUSE(old) == HOST_WROTE) *word &= ~HOST_OLD;
     else {
         *word |= HOST_OLD;
-        remember_values(address, size);
+        save_bytes_of_stale_host(address, size);
     }
 }
 
@@ -296,7 +296,7 @@ static void widen_mapping(const struct items *items, size_t i, struct mapping *m
                                .size = 1,
                                .place = items->place,
                                .near = {mapping->low, mapping->high - 1}});
-    use_t *begin = find_item_kind(items, i) & TO_DEVICE ? begin_word_with_value : begin_word_without_value;
+    use_t *begin = find_item_kind(items, i) & TO_DEVICE ? begin_word_with_value : mark_device_copy_valueless;
     if (low < mapping->low) {
         for_each_granule(low, mapping->low, begin, &items->place);
         mapping->low = low;
@@ -311,7 +311,7 @@ static void widen_mapping(const struct items *items, size_t i, struct mapping *m
 }
 
 /* Map a pointer or an array descriptor, whose value on the device is adjusted by the runtime. */
-static void enter_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct mapping *mapping) {
+static void map_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct mapping *mapping) {
     if (mapping) for_each_granule(low, high, mark_device_copy_new, NULL);
     if (mapping && kind != POINTER && kind != DESCRIPTOR) return;
     if (!mapping) {
@@ -324,7 +324,7 @@ static void enter_pointer(unsigned kind, uintptr_t low, uintptr_t high, struct m
 
 /* Return the end of a mapped range, cut at the end of the heap block in which it begins; report a map that goes beyond
  * the block. */
-static uintptr_t limit_to_block(uintptr_t low, uintptr_t high, unsigned kind, uint32_t place) {
+static uintptr_t cut_range_at_block_end(uintptr_t low, uintptr_t high, unsigned kind, uint32_t place) {
     uintptr_t start;
     size_t size;
     int thread;
@@ -340,14 +340,14 @@ static uintptr_t limit_to_block(uintptr_t low, uintptr_t high, unsigned kind, ui
 }
 
 /* Map one item of a construct; if it is mapped already, only increase its reference count. */
-static void enter_item(const struct items *items, size_t i) {
+static void map_item(const struct items *items, size_t i) {
     unsigned kind = find_item_kind(items, i);
     uintptr_t low = find_item_start(items, i), high = find_item_end(items, i);
     if (!has_mapped_address(kind) || !low || low == high) return;
-    if (is_data(kind)) high = limit_to_block(low, high, kind, items->place);
+    if (is_data(kind)) high = cut_range_at_block_end(low, high, kind, items->place);
     struct mapping *mapping = find_mapping(low, high);
     if (!is_data(kind)) {
-        enter_pointer(kind, low, high, mapping);
+        map_pointer(kind, low, high, mapping);
         return;
     }
     while (mapping && mapping->full) {
@@ -356,7 +356,8 @@ static void enter_item(const struct items *items, size_t i) {
     }
     if (!mapping) {
         count_construct(add_mapping(low, high));
-        for_each_granule(low, high, kind & TO_DEVICE ? begin_word_with_value : begin_word_without_value, &items->place);
+        for_each_granule(low, high, kind & TO_DEVICE ? begin_word_with_value : mark_device_copy_valueless,
+                         &items->place);
         return;
     }
     count_construct(mapping);
@@ -367,7 +368,7 @@ static void enter_item(const struct items *items, size_t i) {
 
 /* Decrease the reference count of an item's mapping and copy back if the map says so. A mapping with count 0 is removed
  * later. */
-static void leave_item(const struct items *items, size_t i, bool is_structured) {
+static void unmap_item(const struct items *items, size_t i, bool is_structured) {
     unsigned kind = find_item_kind(items, i);
     bool is_section = kind == NO_LENGTH || kind == DELETE_SECTION, is_data_kind = is_data(kind);
     bool is_attached = kind == ATTACH || kind == ALWAYS_POINTER || kind == DETACH;
@@ -383,7 +384,7 @@ static void leave_item(const struct items *items, size_t i, bool is_structured) 
     mapping->construct = constructs;
     bool is_last = mapping->count == 0;
     if (is_data_kind && kind & FROM_DEVICE && (is_last || kind > 16))
-        for_each_granule(low, high, is_last ? end_word_copied_back : copy_word_from_device, NULL);
+        for_each_granule(low, high, is_last ? mark_value_copied_back : copy_word_from_device, NULL);
 }
 
 /* Remove all mappings whose reference count is 0. */
@@ -396,7 +397,7 @@ static void remove_unused_mappings(void) {
 /* Map all items of a construct to the device. */
 void map_items(const struct items *items) {
     constructs++;
-    for (size_t i = 0; i < items->count; i++) enter_item(items, i);
+    for (size_t i = 0; i < items->count; i++) map_item(items, i);
     if (mapping_count && !now.devices) begin_device_checks();
 }
 
@@ -441,7 +442,7 @@ void declare_device_variable(uintptr_t low, size_t size) {
 /* Unmap all items of a construct. `is_structured`: at the end of a target or data region, not at an `exit data`. */
 void unmap_items(const struct items *items, bool is_structured) {
     constructs++;
-    for (size_t i = items->count; i--;) leave_item(items, i, is_structured);
+    for (size_t i = items->count; i--;) unmap_item(items, i, is_structured);
     remove_unused_mappings();
 }
 
@@ -504,7 +505,7 @@ struct access_by {
 static const char *const CAUSES[] = {"", "host", "host", "device", "device", "none"};
 
 /* Report a read of a stale copy. `word`: the shadow word, which says who made it stale and where. */
-static void report_old_copy(uint32_t word, uintptr_t address, size_t size, uint32_t place) {
+static void report_stale_copy(uint32_t word, uintptr_t address, size_t size, uint32_t place) {
     if (!me->on_device && may_pending_target_write(address)) return; /* a race with that, which the shadow knows */
     report_copy(&(struct copy){.kind = "old-copy",
                                .why = CAUSES[CAUSE(word)],
@@ -527,7 +528,7 @@ static void check_host_access(uint32_t *word, uintptr_t address, size_t size, co
         *word =
             old & MAPPED ? MAPPED | DEVICE_OLD | make_cause(is_overwriting ? HOST_OVER : HOST_WROTE, access->place) : 0;
     } else if (old & HOST_OLD) {
-        if (has_remembered_values(address, size)) report_old_copy(old, address, size, access->place);
+        if (has_remembered_values(address, size)) report_stale_copy(old, address, size, access->place);
         else *word &= MAPPED;
     }
 }
@@ -546,7 +547,7 @@ static void check_device_access(uint32_t *word, uintptr_t address, size_t size, 
         *word = MAPPED | HOST_OLD | make_cause(is_overwriting ? DEVICE_OVER : DEVICE_WROTE, access->place);
         note_device_write(address, size);
     } else if (old & DEVICE_OLD) {
-        report_old_copy(old, address, size, access->place);
+        report_stale_copy(old, address, size, access->place);
     }
 }
 
@@ -558,12 +559,12 @@ void check_mapped_access(uintptr_t address, size_t size, bool is_write, uint32_t
     else if (me->on_device) check_unmapped_access(address, size, is_write, access.place);
 }
 
-/* At the end of a target region: save the values that it has written (see remember_values()). */
+/* At the end of a target region: save the values that it has written (see save_bytes_of_stale_host()). */
 void remember_written_values(void) {
     for (size_t i = 0; i < mapping_count; i++) {
         struct mapping *mapping = &mappings[i];
         if (mapping->wrote_low < mapping->wrote_high)
-            remember_values(mapping->wrote_low, mapping->wrote_high - mapping->wrote_low);
+            save_bytes_of_stale_host(mapping->wrote_low, mapping->wrote_high - mapping->wrote_low);
         mapping->wrote_low = mapping->wrote_high = 0;
     }
 }

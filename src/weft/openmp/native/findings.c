@@ -289,7 +289,7 @@ static void handle_fatal_signal(int signal_number, siginfo_t *signal_info, void 
 /* Open the output for findings. Return false if nobody asked for them; else the counts are written at the program's
  * end. */
 bool open_findings(void) {
-    if (!lines_open_file()) return false;
+    if (!open_findings_file()) return false;
     install_fatal_signal_handler(handle_fatal_signal, SA_RESTART);
     atexit(write_counts);
     return true;

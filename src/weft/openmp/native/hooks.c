@@ -38,7 +38,7 @@ static struct thread *fresh_for;
 
 /* Drop the cached per-line results of the running strand (iteration, task or thread). `with_fresh`: also those about
  * memory that nobody has touched in this phase. */
-static void forget_notes(bool with_fresh) {
+static void drop_cached_lines(bool with_fresh) {
     turn += TURN;
     if (!turn) {
         memset(noted, 0, sizeof noted);
@@ -53,7 +53,7 @@ static void forget_notes(bool with_fresh) {
     fast.fresh = now.apart ? 0 : fresh;
 }
 
-void forget_all_notes(void) { forget_notes(true); }
+void forget_all_notes(void) { drop_cached_lines(true); }
 
 /* Return whether the running strand is another iteration of the same loop in the same thread, so that cached results
  * stay valid. */
@@ -80,7 +80,7 @@ void refresh_hooks(void) {
         fast = all;
         if (now.apart) fast.old = fast.room = fast.row_room = 0;
     }
-    forget_notes(!is_going_on && fresh_for != me);
+    drop_cached_lines(!is_going_on && fresh_for != me);
     fresh_for = me; /* what is fresh for one thread may be another one's own stack */
 }
 
@@ -106,7 +106,7 @@ INLINE bool is_row_mark(const struct looks *looks, mark_t mark) {
 
 /* Return whether the access with this mark (its ID in the shadow) happens before the running strand, as far as is known
  * without a search. */
-INLINE bool is_past_mark(const struct looks *looks, mark_t mark) {
+INLINE bool is_access_of_mark_earlier(const struct looks *looks, mark_t mark) {
     return mark < looks->old ||
            (now.any_past && looks->old &&
             (mark == now.past[0] || mark == now.past[1] || mark == now.past[2] || mark == now.past[3]));
@@ -119,9 +119,9 @@ INLINE enum look classify_read(const struct looks *looks, const mark_t *write_wo
     mark_t read_mark = *read_word;
     if (is_own_mark(looks, read_mark)) return NOTHING_NEW;
     mark_t write_mark = *write_word;
-    if (write_mark >= looks->old && !is_own_mark(looks, write_mark) && !is_past_mark(looks, write_mark))
+    if (write_mark >= looks->old && !is_own_mark(looks, write_mark) && !is_access_of_mark_earlier(looks, write_mark))
         return TO_JUDGE;
-    if (is_past_mark(looks, read_mark)) return TAKE_IT;
+    if (is_access_of_mark_earlier(looks, read_mark)) return TAKE_IT;
     mark_t second_mark = *second_read_word;
     if (is_own_mark(looks, second_mark)) return NOTHING_NEW;
     if (!is_row_mark(looks, read_mark)) return TO_JUDGE;
@@ -135,12 +135,14 @@ INLINE enum look classify_write(const struct looks *looks, const mark_t *write_w
     mark_t read_mark = *read_word;
     if (read_mark >= looks->old) {
         mark_t second_mark = *second_read_word;
-        if ((!is_own_mark(looks, read_mark) && !is_past_mark(looks, read_mark)) ||
+        if ((!is_own_mark(looks, read_mark) && !is_access_of_mark_earlier(looks, read_mark)) ||
             (second_mark >= looks->old && !is_own_mark(looks, second_mark)))
             return TO_JUDGE;
     }
     mark_t write_mark = *write_word;
-    return is_own_mark(looks, write_mark) ? NOTHING_NEW : is_past_mark(looks, write_mark) ? TAKE_IT : TO_JUDGE;
+    return is_own_mark(looks, write_mark)                 ? NOTHING_NEW
+           : is_access_of_mark_earlier(looks, write_mark) ? TAKE_IT
+                                                          : TO_JUDGE;
 }
 
 /* --- all that may be there --------------------------------------------------------------------------------------- */
@@ -170,7 +172,7 @@ INLINE bool settle_in_words(mark_t *write_word, mark_t *read_word, mark_t *secon
 
 /* Try to handle an access of 1, 4 or 8 bytes by its granule's shadow words alone. Return false if it needs the full
  * check. */
-static __attribute__((noinline)) bool settle_quickly(uintptr_t address, size_t size, bool is_write, uint32_t place) {
+static __attribute__((noinline)) bool try_quick_check(uintptr_t address, size_t size, bool is_write, uint32_t place) {
     if (size == 8) return address % 8 == 0 && KNOWN(find_word8);
     if (size == 4) return address % 4 == 0 && *find_word8(address, 0) == SPLIT && KNOWN(find_word4);
     return size == 1 && *find_word8(address, 0) == SPLIT && *find_word4(address, 0) == SPLIT && KNOWN(find_word1);
@@ -199,14 +201,14 @@ static __attribute__((noinline)) void check_fully(uintptr_t address, size_t size
 static __attribute__((noinline)) bool check_with_devices(uintptr_t address, size_t size, bool is_write, uint32_t flag,
                                                          uint32_t place) {
     check_mapped_access(address, size, is_write, place);
-    return !now.on || (!now.locks && !flag && settle_quickly(address, size, is_write, place));
+    return !now.on || (!now.locks && !flag && try_quick_check(address, size, is_write, place));
 }
 
 /* Check an access for which the compiled program has called a hook. `flag`: ATOMIC or 0; `return_address`: of the hook,
  * says where. */
 void check_hooked_access(uintptr_t address, size_t size, bool is_write, uint32_t flag, uintptr_t return_address) {
     if (!now.apart) {
-        if (!flag && settle_quickly(address, size, is_write, place_of(return_address))) return;
+        if (!flag && try_quick_check(address, size, is_write, place_of(return_address))) return;
     } else if (!now.on && !now.devices) {
         return;
     } else if (now.devices && check_with_devices(address, size, is_write, flag, place_of(return_address))) {
@@ -248,7 +250,7 @@ INLINE four changes_nothing_by_write(four writes, four reads, four second_reads)
 #define WORDS(p) (four *)(size == 8 ? find_word8(address, p) : find_word4(address, p))
 
 /* Return a mask of the granules of a line whose 4-byte shadow words are valid; all of them if `size` is 8. */
-INLINE four is_finer_each(uintptr_t address, size_t size) {
+INLINE four mask_split_granules(uintptr_t address, size_t size) {
     const four *coarse = (four *)find_word8(address, 0);
     four mask = ~(four){0};
     for (size_t i = 0; size == 4 && i < LINE / 8 / 4; i++) mask &= (four)(coarse[i] == SPLIT);
@@ -266,31 +268,31 @@ INLINE void prefetch_next_line(uintptr_t address, size_t size) {
 
 /* After an access at a line's first granule changed nothing: cache that no access of this kind will change anything in
  * the whole line, if that is so. */
-INLINE void note_line(uintptr_t address, size_t size, bool is_write) {
+INLINE void cache_unchanging_line(uintptr_t address, size_t size, bool is_write) {
     if (!fast.turn) return;
     const four *writes = WORDS(0), *reads = WORDS(1), *second_reads = WORDS(2);
-    four mask = is_finer_each(address, size);
+    four mask = mask_split_granules(address, size);
     for (size_t i = 0; i < LINE / size / 4; i++)
         mask &= is_write ? changes_nothing_by_write(writes[i], reads[i], second_reads[i])
                          : changes_nothing_by_read(writes[i], reads[i], second_reads[i]);
     if (are_all_set(mask)) NOTED(address, size, is_write) = address | fast.turn;
 }
-static __attribute__((noinline)) void note_read_line8(uintptr_t address) { note_line(address, 8, false); }
-static __attribute__((noinline)) void note_read_line4(uintptr_t address) { note_line(address, 4, false); }
-static __attribute__((noinline)) void note_written_line8(uintptr_t address) { note_line(address, 8, true); }
-static __attribute__((noinline)) void note_written_line4(uintptr_t address) { note_line(address, 4, true); }
+static __attribute__((noinline)) void note_read_line8(uintptr_t address) { cache_unchanging_line(address, 8, false); }
+static __attribute__((noinline)) void note_read_line4(uintptr_t address) { cache_unchanging_line(address, 4, false); }
+static __attribute__((noinline)) void note_written_line8(uintptr_t address) { cache_unchanging_line(address, 8, true); }
+static __attribute__((noinline)) void note_written_line4(uintptr_t address) { cache_unchanging_line(address, 4, true); }
 
 /* At the first read of a line in this phase: cache that nobody has touched its other granules, if that is so. */
-INLINE void note_fresh_line(uintptr_t address, size_t size) {
+INLINE void cache_untouched_line(uintptr_t address, size_t size) {
     prefetch_next_line(address, size);
     const four *writes = WORDS(0), *reads = WORDS(1);
-    four mask = is_finer_each(address, size);
+    four mask = mask_split_granules(address, size);
     for (size_t i = 0; i < LINE / size / 4; i++) mask &= is_over_each(writes[i]) & is_over_each(reads[i]);
     if (are_all_set(mask)) NOTED(address, size, false) = (address + size) | fast.fresh;
     else forget_fresh_note(address, size);
 }
-static __attribute__((noinline)) void note_fresh_line8(uintptr_t address) { note_fresh_line(address, 8); }
-static __attribute__((noinline)) void note_fresh_line4(uintptr_t address) { note_fresh_line(address, 4); }
+static __attribute__((noinline)) void note_fresh_line8(uintptr_t address) { cache_untouched_line(address, 8); }
+static __attribute__((noinline)) void note_fresh_line4(uintptr_t address) { cache_untouched_line(address, 4); }
 
 /* --- one access -------------------------------------------------------------------------------------------------- */
 

@@ -147,7 +147,7 @@ static void note_section_end(struct lock_entry *entry) {
 
 /* Return the last strand of the critical section in which a strand held a lock; the strand itself if that is not
  * recorded. */
-static strand_t find_section_end(const struct lock_entry *entry, strand_t strand) {
+static strand_t find_last_strand_of_section(const struct lock_entry *entry, strand_t strand) {
     size_t low = 0, high = entry->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -166,7 +166,7 @@ void order_after_locked_write(strand_t writer) {
         if (!(common >> number & 1) || locks[number].lock == &atomics) continue;
         if (!is_ordered(writer, me->current))
             order_strand_after_by_lock(begin_segment(), find_strand_without_locks(writer),
-                                       find_section_end(&locks[number], writer));
+                                       find_last_strand_of_section(&locks[number], writer));
         return;
     }
 }

@@ -9,7 +9,7 @@
 
 /* Return the worksharing construct that the running thread encounters next; it is created by the first thread of the
  * team, for which `*is_first` is set. Aborts without memory. */
-static struct work *meet_construct(bool *is_first) {
+static struct work *find_or_create_construct(bool *is_first) {
     struct team *team = me->team;
     uint32_t number = me->work_number++;
     struct work **link = &team->works;
@@ -125,7 +125,7 @@ static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool
                                struct loop_schedule schedule) {
     bool is_first;
     get_or_make_team();
-    struct work *work = meet_construct(&is_first);
+    struct work *work = find_or_create_construct(&is_first);
     me->work = work;
     me->next_row = 0;
     me->iteration = -1;
@@ -167,7 +167,7 @@ static strand_t find_sharing_strand(void) {
 
 /* Return whether the next iteration may share the previous one's strand, because that one touched no memory or there
  * are too many strands. */
-static bool shares_strand(const struct work *work) {
+static bool may_next_iteration_share_strand(const struct work *work) {
     if (me->iteration < 0 || me->plain != me->current) return false;
     const struct node *strand_node = node(me->plain);
     if ((strand_node->kind != ITERATION && strand_node->kind != LANE) || strand_node->loop != work->loop) return false;
@@ -230,14 +230,14 @@ static int64_t find_next_iteration(const struct work *work) {
 
 /* Begin the running thread's next iteration and store its bounds in `*low` and `*high`; return false at the end of the
  * loop. */
-static bool take_iteration(uint64_t *low, uint64_t *high) {
+static bool begin_next_iteration(uint64_t *low, uint64_t *high) {
     struct work *work = me->work;
     int64_t number = work->cancelled ? (int64_t)work->count : find_next_iteration(work);
     if (number >= (int64_t)work->count) {
         leave_loop();
         return false;
     }
-    bool goes_on = shares_strand(work);
+    bool goes_on = may_next_iteration_share_strand(work);
     me->iteration = number;
     *low = work->start + (uint64_t)number * work->step;
     *high = *low + work->step;
@@ -248,7 +248,7 @@ static bool take_iteration(uint64_t *low, uint64_t *high) {
 /* Begin a loop with a signed variable and the running thread's first iteration of it; false if it has none. */
 static bool start_loop(long start, long end, long step, struct loop_schedule schedule, long *low, long *high) {
     begin_loop((uint64_t)start, (uint64_t)end, (uint64_t)step, step > 0, schedule);
-    return take_iteration((uint64_t *)low, (uint64_t *)high);
+    return begin_next_iteration((uint64_t *)low, (uint64_t *)high);
 }
 
 typedef unsigned long long ull;
@@ -262,12 +262,12 @@ static bool start_unsigned_loop(bool counts_up, ull start, ull end, ull step, st
         work->count = (counts_up ? end > start : start > end)
                           ? (counts_up ? end - start + step - 1 : start - end - step - 1) / (counts_up ? step : -step)
                           : 0;
-    return take_iteration((uint64_t *)low, (uint64_t *)high);
+    return begin_next_iteration((uint64_t *)low, (uint64_t *)high);
 }
 
 #define NEXT(name)                                                                                                     \
-    bool GOMP_loop_##name##_next(long *a, long *b) { return take_iteration((uint64_t *)a, (uint64_t *)b); }            \
-    bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return take_iteration((uint64_t *)a, (uint64_t *)b); }
+    bool GOMP_loop_##name##_next(long *a, long *b) { return begin_next_iteration((uint64_t *)a, (uint64_t *)b); }      \
+    bool GOMP_loop_ull_##name##_next(ull *a, ull *b) { return begin_next_iteration((uint64_t *)a, (uint64_t *)b); }
 #define LOOP(name, is_static, is_ordered)                                                                              \
     bool GOMP_loop_##name##_start(long s, long e, long i, long c, long *a, long *b) {                                  \
         return start_loop(s, e, i, (struct loop_schedule){is_static, is_ordered, c, PLACE}, a, b);                     \
@@ -307,11 +307,11 @@ struct combined {
 };
 
 /* Run one thread's part of a `parallel for` or `parallel sections`: enter the construct, then call the body. */
-static void begin_combined(void *data) {
+static void run_combined_construct(void *data) {
     struct combined *combined = data;
     if (combined->sections) {
         bool is_first;
-        me->work = meet_construct(&is_first);
+        me->work = find_or_create_construct(&is_first);
         me->iteration = -1;
         me->work->count = combined->sections;
         if (is_first) {
@@ -329,7 +329,7 @@ static void begin_combined(void *data) {
 static void run_combined_loop(void (*fn)(void *), void *data, unsigned thread_count, long start, long end, long step,
                               struct loop_schedule schedule, uintptr_t frame) {
     struct combined construct = {fn, data, start, end, step, schedule, 0};
-    run_parallel_region(begin_combined, &construct, thread_count, schedule.place, frame, false);
+    run_parallel_region(run_combined_construct, &construct, thread_count, schedule.place, frame, false);
 }
 
 #define COMBINED(name, is_static)                                                                                      \
@@ -361,7 +361,7 @@ bool GOMP_loop_end_cancel(void) {
 /* --- sections and single ----------------------------------------------------------------------------------------- */
 
 /* Begin the next section that no thread has taken and return its number, from 1 on; 0 if none is left. */
-static unsigned take_section(void) {
+static unsigned begin_next_section(void) {
     struct work *work = me->work;
     yield_to_other_threads();
     me->work = work;
@@ -384,7 +384,7 @@ static unsigned take_section(void) {
 unsigned GOMP_sections_start(unsigned count) {
     bool is_first;
     get_or_make_team();
-    me->work = meet_construct(&is_first);
+    me->work = find_or_create_construct(&is_first);
     me->iteration = -1;
     if (is_first) {
         me->work->count = count;
@@ -392,16 +392,16 @@ unsigned GOMP_sections_start(unsigned count) {
         me->work->place = place_of(PLACE);
         count_construct_run(place_of(PLACE), "loop", count);
     }
-    return take_section();
+    return begin_next_section();
 }
-unsigned GOMP_sections_next(void) { return take_section(); }
+unsigned GOMP_sections_next(void) { return begin_next_section(); }
 
 /* Called by GCC's code for `parallel sections`: run a region whose threads all enter the sections first. */
 void GOMP_parallel_sections(void (*fn)(void *), void *data, unsigned thread_count, unsigned count, unsigned flags) {
     (void)flags;
     struct combined construct = {.function = fn, .data = data, .sections = count, .schedule.place = BEGINNING(fn)};
     count_construct_run(place_of(BEGINNING(fn)), "loop", count);
-    run_parallel_region(begin_combined, &construct, thread_count, BEGINNING(fn), FRAME, false);
+    run_parallel_region(run_combined_construct, &construct, thread_count, BEGINNING(fn), FRAME, false);
 }
 
 /* Called by GCC's code at the end of sections: leave them and wait at their barrier. */
@@ -424,7 +424,7 @@ bool GOMP_sections_end_cancel(void) {
 static bool begin_single(uint32_t place) {
     bool is_first;
     get_or_make_team();
-    struct work *work = meet_construct(&is_first);
+    struct work *work = find_or_create_construct(&is_first);
     if (!is_first) return false;
     work->place = place;
     count_construct_run(place, "single", 1);
@@ -512,7 +512,7 @@ static bool start_doacross_loop(unsigned dimensions, const long *counts, struct 
         work->posted = calloc(iteration_count + 1, 1);
         work->post = calloc(iteration_count + 1, sizeof *work->post);
     }
-    return take_iteration((uint64_t *)low, (uint64_t *)high);
+    return begin_next_iteration((uint64_t *)low, (uint64_t *)high);
 }
 
 #define DOACROSS(name, is_static)                                                                                      \
@@ -589,7 +589,7 @@ static bool start_general_loop(long start, long end, long step, long schedule, s
     directive.is_static = (schedule & 0xff) == 3;
     struct work *work = begin_loop((uint64_t)start, (uint64_t)end, (uint64_t)step, step > 0, directive);
     provide_shared_memory(work, reductions, memory);
-    return low ? take_iteration((uint64_t *)low, (uint64_t *)high) : true;
+    return low ? begin_next_iteration((uint64_t *)low, (uint64_t *)high) : true;
 }
 
 /* Called by GCC's code for a loop with task reductions or shared memory: begin it and the running thread's first

@@ -41,7 +41,7 @@ static struct list *find_list(uintptr_t low, size_t size) { return size >> PART 
 #define LEAST 64
 
 /* Reserve the table with one block list for each 64 KiB of address space, once. Return whether it is there. */
-static bool reserve_parts(void) {
+static bool reserve_block_lists(void) {
     if (parts) return true;
     void *reserved =
         mmap(NULL, PARTS * sizeof *parts, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -68,7 +68,7 @@ static void note_block(void *block, size_t size) {
     if (now.next > 2) clear_shadow(low, low + malloc_usable_size(block));
     if (now.devices) forget_copy_states(low, low + malloc_usable_size(block));
     if (size < LEAST && !now.on && !(me && me->on_device)) return;
-    if (!reserve_parts()) return;
+    if (!reserve_block_lists()) return;
     struct list *list = find_list(low, size);
     if (!make_room_in_list(list)) return;
     size_t index = count_blocks_up_to(list, low);

@@ -42,7 +42,7 @@ int weft_omp_private(void *variable, size_t size) {
 void weft_omp_private_(void *p, size_t size) { weft_omp_private(p, size); }
 
 /* Return whether memory consists of nothing but the pattern of valueless variables. */
-static bool has_pattern(uintptr_t address, size_t size) {
+static bool has_pattern_of_no_value(uintptr_t address, size_t size) {
     for (size_t i = 0; i < size; i++)
         if (((const uint8_t *)address)[i] != PATTERN) return false;
     return true;
@@ -55,7 +55,7 @@ void check_private_access(uintptr_t address, size_t size, bool is_write, uint32_
         const struct span *variable = &me->privates[i];
         if (address < variable->low || address + size > variable->high) continue;
         bool is_small = variable->high - variable->low <= WHOLE;
-        if (!is_write && !((is_small || size >= 4) && has_pattern(address, size))) return;
+        if (!is_write && !((is_small || size >= 4) && has_pattern_of_no_value(address, size))) return;
         if (!is_write) report_valueless_read(address, size, place);
         if (is_small || !is_write) stop_watching_private(i);
         return;

@@ -157,7 +157,7 @@ enum search { THOROUGH, BRIEF_OR_TRUE, BRIEF_OR_FALSE };
 
 /* Return whether the access of a mark happens before the running strand; if so, remember the mark, since it then
  * precedes all accesses of this strand. */
-static bool came_before(mark_t number, enum search search) {
+static bool is_access_of_mark_earlier(mark_t number, enum search search) {
     static unsigned turn;
     strand_t strand = get_mark_strand(number);
     bool result = search == THOROUGH ? is_ordered(strand, now.current)
@@ -188,7 +188,7 @@ enum pair { READ_OF_WRITE, WRITE_OF_WRITE, WRITE_OF_READ };
  * strands and no common lock excludes them. A read after a write under one lock is noted as an order. */
 static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum pair pair) {
     if (is_mark_over(number) || (number & place & ATOMIC) ||
-        (get_mark_strand(number) == now.current && came_before(number, THOROUGH)))
+        (get_mark_strand(number) == now.current && is_access_of_mark_earlier(number, THOROUGH)))
         return false;
     strand_t strand = get_mark_strand(number);
     if (address >= me->stack_low && address < me->frame && are_of_same_thread(strand, now.current)) return false;
@@ -198,7 +198,7 @@ static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum p
     }
     /* What was found already is only counted. */
     bool is_reported = is_race_reported(place, get_mark(number)->place, pair != READ_OF_WRITE, pair != WRITE_OF_READ);
-    return !came_before(number, is_reported ? BRIEF_OR_TRUE : THOROUGH) &&
+    return !is_access_of_mark_earlier(number, is_reported ? BRIEF_OR_TRUE : THOROUGH) &&
            !are_lanes_safe(strand, now.current, pair == WRITE_OF_READ) && !is_own_memory(address, strand) &&
            !are_on_different_sides(strand);
 }
@@ -224,9 +224,10 @@ static void report_conflict(mark_t number, uintptr_t address, size_t size, bool 
                                  .chunk = find_common_chunk(get_mark_strand(number), now.current)});
 }
 
-/* Return whether the mark in a shadow word should stay instead of the current access: it is of the same strand, with
- * fewer locks. */
-static bool is_mark_more_general(mark_t number, uint32_t place) {
+/* Return whether the mark (the ID of an access) in a shadow word should stay, rather than the current access replace
+ * it: both are of one strand, and the mark's access held only a part of the current one's locks, or the same locks and
+ * was not atomic where the current one is. */
+static bool should_mark_stay(mark_t number, uint32_t place) {
     if (is_mark_over(number) || find_whole_strand(get_mark_strand(number)) != find_whole_strand(now.current))
         return false;
     const struct node *mark_node = node(get_mark_strand(number)), *current = node(now.current);
@@ -238,9 +239,9 @@ static bool is_mark_more_general(mark_t number, uint32_t place) {
 
 /* Store the current read in a shadow word if the reader recorded there happens before it. Return whether the read is
  * covered by the word. */
-static bool take_read_word(mark_t *word, uint32_t place) {
-    if (!is_mark_over(*word) && !came_before(*word, BRIEF_OR_FALSE)) return false;
-    if (!is_mark_more_general(*word, place)) *word = find_or_make_mark(place);
+static bool store_read_in_word(mark_t *word, uint32_t place) {
+    if (!is_mark_over(*word) && !is_access_of_mark_earlier(*word, BRIEF_OR_FALSE)) return false;
+    if (!should_mark_stay(*word, place)) *word = find_or_make_mark(place);
     return true;
 }
 
@@ -261,10 +262,10 @@ void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, 
             report_conflict(*first_read, address, size, true, false, place);
         else if (!is_mark_of_this_turn(*second_read) && is_conflict(*second_read, address, place, WRITE_OF_READ))
             report_conflict(*second_read, address, size, true, false, place);
-        if (!is_mark_more_general(*last_write, place)) *last_write = find_or_make_mark(place);
+        if (!should_mark_stay(*last_write, place)) *last_write = find_or_make_mark(place);
     } else if (!is_same_read(*first_read, place) && !is_same_read(*second_read, place) &&
-               !take_read_word(first_read, place)) {
-        take_read_word(second_read, place);
+               !store_read_in_word(first_read, place)) {
+        store_read_in_word(second_read, place);
     }
 }
 

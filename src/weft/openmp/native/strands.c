@@ -55,7 +55,7 @@ static struct chunk {
 static size_t chunk_used;
 
 /* Allocate a happens-before edge from a pool that is reset when all strands are over; NULL without memory. */
-static struct before *create_order_edge(void) {
+static struct before *allocate_order_edge(void) {
     if (!chunk || chunk_used == CHUNK) {
         struct chunk **next = chunk ? &chunk->next : &chunks;
         if (!*next) {
@@ -135,7 +135,7 @@ static void mark_as_leading_on(strand_t strand) {
  * is dropped. */
 static void add_order_edge(strand_t strand, strand_t earlier, strand_t last) {
     mark_as_leading_on(earlier);
-    struct before *edge = create_order_edge();
+    struct before *edge = allocate_order_edge();
     if (!edge) return;
     *edge = (struct before){.node = earlier, .last = last, .next = node(strand)->before};
     node(strand)->before = edge;
@@ -249,7 +249,7 @@ static bool are_of_same_static_share(strand_t one, strand_t other) {
 }
 
 /* Return whether no happens-before edge can start at a strand, so that a search is needless. */
-static bool leads_nowhere(strand_t strand) {
+static bool has_no_outgoing_edge(strand_t strand) {
     strand_t whole = find_whole_strand(strand);
     if (whole < weft_first || node(whole)->leads_on || node(whole)->kind == SINGLE) return false;
     for (; whole >= weft_first; whole = node(whole)->parent)
@@ -264,7 +264,7 @@ static int64_t steps_left = SEARCHES;
 
 /* Count a step of a path search and return whether it may go on. If the overall budget is used up, report once that the
  * check is incomplete. */
-static bool may_search_on(struct short_search *short_search) {
+static bool count_search_step(struct short_search *short_search) {
     if (short_search) return short_search->steps-- > 0;
     if (steps_left-- > 0) return true;
     report_plain_finding("left", "paths", node(find_whole_strand(now.current))->place, 0);
@@ -275,7 +275,7 @@ static bool may_search_on(struct short_search *short_search) {
  * is reached. Edges from lock order count only if `with_locks`. A search that exceeds its budget returns
  * `short_search->answer`, or true. */
 static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_locks, struct short_search *short_search) {
-    if (leads_nowhere(earlier)) return false;
+    if (has_no_outgoing_edge(earlier)) return false;
     if (steps_left < SEARCHES - SEARCH) steps_left += SEARCH;
     static strand_t *stack;
     static size_t room;
@@ -289,7 +289,7 @@ static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_lock
             struct node *visited = node(strand);
             if (visited->seen == search) break;
             visited->seen = search;
-            if (!may_search_on(short_search)) return !short_search || short_search->answer;
+            if (!count_search_step(short_search)) return !short_search || short_search->answer;
             for (const struct before *edge = visited->before; edge; edge = edge->next) {
                 if (earlier > edge->last || edge->node < weft_first || (edge->by_lock && !with_locks)) continue;
                 if (node(edge->node)->kind != HISTORY && (find_whole_strand(edge->node) == find_whole_strand(earlier) ||
@@ -304,7 +304,8 @@ static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_lock
 }
 
 /* Return whether `earlier` happens before `later`, by the tree or by edges. is_ordered_by() caches the result. */
-static bool search_order(strand_t earlier, strand_t later, bool with_locks, struct short_search *short_search) {
+static bool search_happens_before(strand_t earlier, strand_t later, bool with_locks,
+                                  struct short_search *short_search) {
     if (earlier < now.base || earlier == later) return true;
     earlier = find_strand_without_locks(earlier);
     later = find_strand_without_locks(later);
@@ -332,7 +333,7 @@ static bool is_ordered_by(strand_t earlier, strand_t later, struct short_search 
     if (are_iterations_of_same_loop(earlier, later)) return false;
     unsigned slot = (earlier * 2654435761u ^ later * 40503u) >> 20;
     if (known[slot].a == earlier && known[slot].b == later && known[slot].result) return true;
-    bool result = search_order(earlier, later, true, short_search);
+    bool result = search_happens_before(earlier, later, true, short_search);
     if (short_search && short_search->steps < 0) return result; /* that is not sure */
     known[slot].a = earlier;
     known[slot].b = later;
@@ -348,7 +349,9 @@ bool is_ordered_nearby(strand_t earlier, strand_t later, bool answer_if_unknown)
 }
 
 /* Return whether `earlier` happens before `later` no matter which thread takes a lock first. */
-bool is_ordered_without_locks(strand_t earlier, strand_t later) { return search_order(earlier, later, false, NULL); }
+bool is_ordered_without_locks(strand_t earlier, strand_t later) {
+    return search_happens_before(earlier, later, false, NULL);
+}
 
 /* Return whether both strands ran in the implicit task of one thread, so that they cannot race on memory owned by that
  * thread. */

@@ -151,7 +151,8 @@ void GOMP_target_ext(int device_number, void (*fn)(void *), size_t item_count, v
     while (copy_count) free(copy_items[--copy_count]);
 }
 
-/* Called by GCC's code for the start of `#pragma omp target data`. */
+/* Called by GCC's code at the start of `#pragma omp target data`: map its items to the device until
+ * GOMP_target_end_data(). */
 void GOMP_target_data_ext(int device_number, size_t item_count, void **host, size_t *sizes, unsigned short *kinds) {
     const struct items items = {is_host(device_number) ? 0 : item_count, host, sizes, kinds, place_of(PLACE)};
     count_construct_run(items.place, "region", 0);
@@ -182,7 +183,7 @@ static void copy_items(void *data) {
 
 /* Do the copies of a `target update`, `enter data` or `exit data` at once, or as a task if it has `nowait` or
  * `depend`. */
-static void copy_now_or_beside(struct data_copy *copy, void **depend) {
+static void copy_now_or_as_task(struct data_copy *copy, void **depend) {
     finish_pending_targets();
     count_construct_run(copy->all->place, "region", 0);
     if (copy->flags & NOWAIT || depend)
@@ -194,7 +195,7 @@ static void copy_now_or_beside(struct data_copy *copy, void **depend) {
 void GOMP_target_update_ext(int device_number, size_t item_count, void **host, size_t *sizes, unsigned short *kinds,
                             unsigned flags, void **depend) {
     const struct items items = {item_count, host, sizes, kinds, place_of(PLACE)};
-    if (!is_host(device_number)) copy_now_or_beside(&(struct data_copy){&items, flags, UPDATES}, depend);
+    if (!is_host(device_number)) copy_now_or_as_task(&(struct data_copy){&items, flags, UPDATES}, depend);
 }
 
 /* Called by GCC's code for `#pragma omp target enter data` and `exit data`. */
@@ -202,7 +203,7 @@ void GOMP_target_enter_exit_data(int device_number, size_t item_count, void **ho
                                  unsigned short *kinds, unsigned flags, void **depend) {
     const struct items items = {item_count, host, sizes, kinds, place_of(PLACE)};
     if (!is_host(device_number))
-        copy_now_or_beside(&(struct data_copy){&items, flags, flags & EXIT ? LEAVES : ENTERS}, depend);
+        copy_now_or_as_task(&(struct data_copy){&items, flags, flags & EXIT ? LEAVES : ENTERS}, depend);
 }
 
 void GOMP_offload_register_ver(unsigned version, const void *table, int type, const void *data) {
@@ -329,7 +330,7 @@ static void run_transfer(void *data) {
 }
 
 /* Execute a memory transfer as an asynchronous task with `count` depend objects. */
-static void run_transfer_beside(struct transfer *request, int count, void *objects) {
+static void run_transfer_as_task(struct transfer *request, int count, void *objects) {
     request->beside = true;
     void *depend[count > 0 ? count + 5 : 1];
     bool has_dependences = count > 0 && objects;
@@ -363,7 +364,7 @@ int omp_target_memcpy_async(void *to, const void *from, size_t byte_count, size_
                             int to_device, int from_device, int count, void *objects) {
     struct transfer request =
         make_transfer(to, from, byte_count, to_offset, from_offset, to_device, from_device, place_of(PLACE));
-    return run_transfer_beside(&request, count, objects), 0;
+    return run_transfer_as_task(&request, count, objects), 0;
 }
 
 #define BOX                                                                                                            \
@@ -403,7 +404,7 @@ int omp_target_memcpy_rect_async(BOX, int count, void *objects) {
     struct transfer request;
     int answer = fill_box_transfer(&request, to, from, element, dimensions, volume, to_at, from_at, to_size, from_size,
                                    to_device, from_device, place_of(PLACE));
-    if (!answer) run_transfer_beside(&request, count, objects);
+    if (!answer) run_transfer_as_task(&request, count, objects);
     return answer;
 }
 
@@ -418,7 +419,7 @@ void *omp_target_memset(void *to, int value, size_t byte_count, int device_numbe
 void *omp_target_memset_async(void *to, int value, size_t byte_count, int device_number, int count, void *objects) {
     struct transfer request = {
         .to = to, .value = value, .element = byte_count, .to_device = device_number, .place = place_of(PLACE)};
-    return run_transfer_beside(&request, count, objects), to;
+    return run_transfer_as_task(&request, count, objects), to;
 }
 
 /* --- how devices are called --------------------------------------------------------------------------------------- */

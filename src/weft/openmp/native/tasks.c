@@ -363,7 +363,8 @@ void GOMP_taskyield(void) {
 
 /* --- groups ------------------------------------------------------------------------------------------------------ */
 
-/* Called by GCC's code at the start of a `taskgroup`. */
+/* Called by GCC's code at the start of a `taskgroup`: collect the tasks created from here on, for GOMP_taskgroup_end()
+ * to wait for. */
 void GOMP_taskgroup_start(void) {
     struct taskgroup *group = calloc(1, sizeof *group);
     if (!group) abort();
@@ -444,8 +445,10 @@ void GOMP_taskloop_ull(void (*fn)(void *), void *data, void (*copy)(void *, void
 /* --- reductions of tasks: a copy for each thread ----------------------------------------------------------------- */
 
 /* Allocate the per-thread copies of GCC's task-reduction registrations, and link the outer ones to the end of the list.
- * A registration: 0 number of variables, 1 bytes of a thread's part, 2 alignment, later the memory, 4 next, 6 end of
- * the memory, from 7 on three words for each variable: its address, its offset in a part, one for the runtime. */
+ * The words of a registration:
+ *   [0] number of variables       [1] bytes of a thread's copy      [2] alignment, replaced by the memory's address
+ *   [4] the next registration     [6] end of the memory
+ *   [7] and on: three for each variable: its address, its offset in a copy, one for the runtime. */
 static void allocate_reductions(uintptr_t *data, uintptr_t *outer, int threads) {
     for (uintptr_t *registration = data;; registration = (uintptr_t *)registration[4]) {
         size_t size = registration[1] * (size_t)threads,

@@ -31,7 +31,7 @@ static int find_thread_local_memory(struct dl_phdr_info *info, size_t size, void
 }
 
 /* Store ids and stack range of the main thread in its table entry. */
-static void note_main_thread(struct thread *thread) {
+static void fill_main_thread_entry(struct thread *thread) {
     thread->id = pthread_self();
     thread->system_id = gettid();
     pthread_attr_t attributes;
@@ -389,7 +389,7 @@ __attribute__((constructor(101))) static void start_runtime(void) {
     now.start = (uintptr_t)&__executable_start;
     now.text = (size_t)(&etext - &__executable_start);
     me = create_thread_entry();
-    note_main_thread(me);
+    fill_main_thread_entry(me);
     dl_iterate_phdr(find_thread_local_memory, me);
     const char *asked = getenv("WEFT_INTERNAL_CHECK_GRID");
     int requested = asked ? atoi(asked) : 0;
