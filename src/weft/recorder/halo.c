@@ -293,7 +293,7 @@ static inline uint64_t find_cell(const struct ghost_array *array, uintptr_t addr
     return LIKELY(array->shift >= 0) ? (address - array->low) >> array->shift : (address - array->low) / array->size;
 }
 
-/* Return an array that has some of the `size` bytes at an address, NULL for none. */
+/* Return the watched array with ghost cells that contains some of the `size` bytes at an address, NULL for none. */
 static inline struct ghost_array *find_array_at(uintptr_t address, size_t size) {
     static int last;
     if (last < array_count && address < arrays[last]->high && address + size > arrays[last]->low) return arrays[last];

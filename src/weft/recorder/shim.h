@@ -303,7 +303,7 @@ WEFT_INLINE void weft_write_address(struct weft_text *text, const void *address,
 }
 
 /* ---- statuses ---- */
-/* Return how many bytes the message has that a status tells of. */
+/* Return the size in bytes of the message whose status this is. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_read_status_bytes(const MPI_Status *status) {
 #if defined(OPEN_MPI)
     return (uint64_t)status->_ucount;
