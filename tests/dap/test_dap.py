@@ -282,7 +282,7 @@ def test_wrong_use_is_answered_with_what_is_right(client: Start, recorded: Recor
     editor = client()
     editor.initialize()
     for arguments, words in [
-        ({"run": 5}, "run is 5, give a text"), ({"ranks": 0, "program": "x"}, "give 1 or more"),
+        ({"run": 5}, "run is 5; it must be a text"), ({"ranks": 0, "program": "x"}, "must be 1 or more"),
         ({"run": str(tmp_path / "none")}, "none"), ({"cwd": str(tmp_path / "none")}, "which is not a folder"),
     ]:  # fmt: skip
         with pytest.raises(Refused, match=words):

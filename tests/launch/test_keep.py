@@ -49,8 +49,8 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     done = kept(weft_command, program, "")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
-    assert any("only the end of the run is there (--keep last:0.4s)" in line for line in lines[:3]), done.stderr
-    assert any("looked for in these: collectives, deadlock" in line for line in lines[:4]), done.stderr
+    assert any("only the end of the run was kept (--keep last:0.4s)" in line for line in lines[:3]), done.stderr
+    assert any("checked in the kept calls: collectives, deadlock" in line for line in lines[:4]), done.stderr
     assert "nothing found" in done.stderr, done.stderr
     dropped = DROPPED.search(done.stderr)
     assert dropped is not None, done.stderr
@@ -80,7 +80,7 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     for words in (("dump", "run", "--count"), ("export", "run", "--format", "perfetto", "--output", "run.pftrace")):
         told = weft_command(*words)
         assert told.returncode == 0, told.stderr
-        assert "weft: only the end of the run is there (--keep last:0.4s)" in told.stderr, told.stderr
+        assert "weft: only the end of the run was kept (--keep last:0.4s)" in told.stderr, told.stderr
 
 
 @pytest.mark.matrix
@@ -95,7 +95,7 @@ def test_a_deadlock_behind_dropped_calls_is_proven(weft_command: Weft, program: 
     assert replayed.returncode != 0
     assert "recorded with --keep, which drops the beginning of a run: a replay needs all of it" in replayed.stderr
     told = json.loads(weft_command("report", "run", "--format", "json").stdout)
-    assert told["notes"][0].startswith("only the end of the run is there")
+    assert told["notes"][0].startswith("only the end of the run was kept")
 
 
 def test_a_kill_leaves_a_run_that_is_read(weft_command: Weft, program: Program, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ TAKING = [
 def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, way: str, end: str) -> None:
     done, dropped = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
-    assert "not looked for, as the dropped calls left open" not in done.stderr, done.stderr
+    assert "not checked, as the dropped calls left open" not in done.stderr, done.stderr
     assert dropped.unsettled == set()
     rows = np.concatenate([rows for rows, _ in dropped._sorts.values()])
     assert int(rows["count"][rows["function"] == DROPPED_RECEIVED].sum()) > 100
@@ -192,7 +192,7 @@ def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, w
 def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: str, way: str, end: str) -> None:
     done, dropped = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
-    assert "not looked for, as the dropped calls left open which messages were under way" in done.stderr, done.stderr
+    assert "not checked, as the dropped calls left open which messages were under way" in done.stderr, done.stderr
     assert len(dropped.unsettled) == 1
 
 

@@ -52,8 +52,8 @@ def test_a_pool_that_answers_whoever_comes_is_a_note() -> None:
     [finding] = races(pool())
     assert (finding.severity, finding.certainty) == ("note", "certain")
     assert finding.message.startswith(
-        "order only: rank 0 serves ranks 1 and 2 at pool.py:14 as they come and answers each, so another run may serve "
-        "them in another order ("
+        "order only: rank 0 serves ranks 1 and 2 at pool.py:14 as their messages come and answers each, so another run "
+        "may serve them in another order ("
     )
     assert finding.facts()["order_only"] is True
 
@@ -185,7 +185,7 @@ def test_a_race_whose_other_message_does_not_fit_says_so() -> None:
 
 def test_a_site_that_only_receives_the_rest_by_name_is_not_said_to_answer() -> None:
     [note] = races(probes(named=True))
-    assert "then receives the rest from each by its rank" in note.message
+    assert "then receives the rest from each, naming its rank" in note.message
 
 
 def test_probes_of_any_source_race_where_nothing_is_received_at_all() -> None:

@@ -91,7 +91,7 @@ def test_a_work_is_looked_into_and_not_stepped_nor_held(at_work: Session) -> Non
     assert {v["name"]: v["value"] for v in at_work.do("locals")["values"]} == {"n": "3", "double": "6"}
     assert at_work.do("print double + n")["value"] == "9"
     for refused in ("next", "step", "finish"):
-        with pytest.raises(UsageError, match=rf"thread work {number} \(load\) is not stepped"):
+        with pytest.raises(UsageError, match=rf"thread work {number} \(load\) cannot be stepped"):
             at_work.do(refused)
     for refused in (f"hold {number}", f"break load task {number}"):
         with pytest.raises(UsageError, match="is not a task"):

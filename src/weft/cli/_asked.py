@@ -15,7 +15,9 @@ from weft.errors import UsageError
 def add_trust_option(parser: argparse.ArgumentParser) -> None:
     """Declare --trust, by which a user agrees beforehand that a run's program is executed."""
     parser.add_argument(
-        "--trust", action="store_true", help="run the program that RUN names although you did not record RUN here"
+        "--trust",
+        action="store_true",
+        help="let a replay execute the program that RUN names without asking, though you did not record RUN here",
     )
 
 
@@ -37,7 +39,7 @@ def require_consent(folder: Path, facts: Mapping[str, Any], *, trust: bool, earl
         say(text)
         return word
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"{text}: say --trust to have it so, or give a program of yours after --")
+        raise UsageError(f"{text}: give --trust to allow it, or give a program of yours after --")
     say(text)
     print("weft: execute it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -31,7 +31,7 @@ def add_output_files(parser: _options.OptionDeclarer) -> None:
 
 def add_format(parser: _options.OptionDeclarer) -> None:
     """Declare --format, of what is printed, or of files whatever their suffix."""
-    parser.add_argument("--format", choices=FORMATS, help="format of the report (text, or that of FILE's suffix)")
+    parser.add_argument("--format", choices=FORMATS, help="format of the report (default: by FILE's suffix, else text)")
 
 
 def add_selection_options(parser: _options.OptionDeclarer, default_severity: str = "error") -> None:
@@ -39,7 +39,8 @@ def add_selection_options(parser: _options.OptionDeclarer, default_severity: str
     without --fail-on."""
     parser.add_argument(
         "--fail-on", action="append", default=[], metavar="WHAT",
-        help=f"exit with 1 at: error, warning, note, never, or a kind (default: {default_severity}); repeatable",
+        help="exit with 1 if a finding is at least this severe (error, warning, note) or of this kind; never: at none "
+        f"(default: {default_severity}); repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE",
@@ -47,7 +48,7 @@ def add_selection_options(parser: _options.OptionDeclarer, default_severity: str
     )  # fmt: skip
     parser.add_argument(
         "--suppress", type=Path, metavar="FILE",
-        help="leave out findings that match a rule: KIND FILE[:LINE|:PROCEDURE] REASON",
+        help="leave out findings that match a rule in FILE, one a line: KIND FILE[:LINE|:PROCEDURE] REASON",
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def add_answer_format(parser: OptionDeclarer, schema: str) -> None:
     )
 
 
-def add_ranks(parser: OptionDeclarer, said: str = "start N ranks with mpiexec (as recorded)") -> None:
+def add_ranks(parser: OptionDeclarer, said: str = "start N ranks with mpiexec (default: as recorded)") -> None:
     """Declare -n, which is -np too, as mpiexec has both."""
     parser.add_argument("-n", "-np", dest="n", type=parse_positive, metavar="N", help=said)
 
@@ -47,7 +47,7 @@ def add_script_timeout(parser: OptionDeclarer) -> None:
     """Declare --timeout of a prompt's commands, which may be 0."""
     parser.add_argument(
         "--timeout", type=parse_seconds_or_0, metavar="SECONDS",
-        help="interrupt a command after SECONDS; 0: never (600 in scripts)",
+        help="interrupt a command after SECONDS; 0: never (default: never, 600 in scripts)",
     )  # fmt: skip
 
 

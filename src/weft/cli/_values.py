@@ -55,10 +55,16 @@ def add_tolerances(parser: argparse.ArgumentParser) -> None:
         help="count values as equal if they differ by at most X",
     )
     parser.add_argument(
-        "--relative", type=_options.parse_non_negative, metavar="X", help="... by at most X times the larger one"
+        "--relative",
+        type=_options.parse_non_negative,
+        metavar="X",
+        help="count values as equal if they differ by at most X times the larger one",
     )
     parser.add_argument(
-        "--ulps", type=_options.parse_non_negative, metavar="N", help="... by at most N units in the last place"
+        "--ulps",
+        type=_options.parse_non_negative,
+        metavar="N",
+        help="count values as equal if they differ by at most N units in the last place",
     )
     parser.add_argument("--nan", choices=("equal", "different"), help="whether two NaNs count as equal")
 

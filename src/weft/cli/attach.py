@@ -56,11 +56,11 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `weft attach`: print, or write to a file, where each rank of a job is, and return the exit status."""
     if args.interval < 0:
-        raise UsageError(f"--interval {args.interval:g}: a time is not negative")
+        raise UsageError(f"--interval {args.interval:g}: give 0 or more seconds")
     if args.core and args.what:
-        raise UsageError("--core is of ranks that have ended: no process, and no job that runs")
+        raise UsageError("--core shows ranks that have ended: leave out the process or job")
     if args.program and not args.core:
-        raise UsageError("--program is of --core: of processes that run it is known")
+        raise UsageError("--program needs --core: of running processes Weft finds the program itself")
     if args.output is not None and args.output.exists():  # before the look: it would be lost
         raise UsageError(f"{args.output} exists: remove it, or name another place")
     with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors

@@ -1,18 +1,21 @@
 """Compile a program so that `weft run` sees how it uses memory that MPI is reading or writing.
 
-weft cc mpicc -g -O2 -o prog prog.c            before your own compiler call: C, C++ or Fortran
+weft cc mpicc -g -O2 -o prog prog.c            in front of the compiler call: C, C++ or Fortran
 make CC="weft cc mpicc" FC="weft cc mpif90"    whatever builds the program
 cmake -DCMAKE_C_COMPILER_LAUNCHER="weft;cc" -DCMAKE_C_LINKER_LAUNCHER="weft;cc" ...
 
-It adds the compiler's access hooks (gcc and clang) and the small object that answers them, nothing else: the program
-runs without Weft as before. Under `weft run` a buffer that is touched while MPI has it, and memory of a window that two
-ranks touch at once, is reported with the line that did it. What is made keeps the calls that made it, so that
-`weft check -- ./prog` finds the sources of an OpenMP program. Exits as the compiler does.
+`weft run` records the MPI calls of any program. For one that is built so, it also reports, with the source line,
+accesses to a buffer that MPI is using, and memory of an MPI window (RMA) that two ranks access at once. The compiler
+(gcc or clang) adds a call at each memory access, Weft a small object file that receives these calls: without Weft the
+program runs as before. It also stores the compiler calls that built it, from which `weft check -- ./prog` finds the
+sources of an OpenMP program. Exits as the compiler does.
+
+For `weft check` only:
 
 make CC="weft cc --commands $PWD/calls.json gcc" && weft check calls.json
 
-With --commands the call is made as it is, and put into a compilation database: `weft check` takes the program's
-sources, and the folders, macros and options of each, from there.
+With --commands the compiler is called unchanged, and its call is added to a compilation database. `weft check` takes
+the program's sources, and the folders, macros and options of each, from there.
 """
 
 from __future__ import annotations

@@ -1,24 +1,28 @@
-"""Find data races and wrong directives: run the program on one processor and judge every parallel execution of it.
+"""Find data races and wrong directives in OpenMP, Numba and DVM programs.
 
-weft check prog.c part.cpp             an OpenMP program in C, C++ or Fortran: races, barriers, orders of locks
-weft check jac.cdv                     a C-DVMH program (or .c), as it is
-weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free form) of several files
+Weft runs the program once, sequentially, and looks for what can go wrong in any parallel run with the same input.
+
+weft check prog.c part.cpp             OpenMP in C, C++ or Fortran: races, misplaced barriers, lock orders that deadlock
 weft check src/                        all sources of a folder, or those of its compile_commands.json
-weft check -- ./prog ARGS              a program that `weft cc` built: its sources, with the options of their calls
-weft check prog.py ARGS                a Python program: every prange of its @njit(parallel=True) functions
-weft check --args '100 in.txt' jac.cdv with arguments for the program
-weft check -p 2x2 jac.cdv              on a grid of processors (by default each element has its own)
-weft check --only stale-halo-read jac.cdv   only findings of a kind, a file or a procedure; --skip leaves them out
-weft check --directives jac.cdv        also lists the directives that ran, in their order, with counts
-weft check --baseline old.json jac.cdv fail only for findings that an earlier report (--format json -o) does not have
-weft check --trace CONFIG jac.cdv      compare values without directives and on each processor; say where they differ
-weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; html: a page; -o FILE writes it
+weft check -- ./prog ARGS              the sources of a program built with `weft cc`, with the options used then
+weft check prog.py ARGS                Python with Numba: every prange of its @njit(parallel=True) functions
+weft check --args '100 in.txt' prog.c  with arguments for the program
+weft check --only stale-halo-read src/ only findings of a kind, a file or a procedure; --skip leaves them out
+weft check --directives prog.c         also lists the directives that ran, in their order, with counts
+weft check --baseline old.json prog.c  only findings that an earlier report (--format json -o) does not have
+weft check --format json prog.c        weft-report/1; sarif: SARIF 2.1.0; html: a page; -o FILE writes it
+
+DVM programs, whose directives spread arrays over processors:
+
+weft check jac.cdv                     a C-DVMH program (.cdv or .c), unchanged
+weft check sor.fdv sub.fdv             a Fortran-DVM(H) program (fixed or free form) of several files
+weft check -p 2x2 jac.cdv              on 2 x 2 simulated processors (by default each array element has its own)
+weft check --trace CONFIG jac.cdv      run it without directives, then on each processor; print where values differ
 
 The program runs once, and what it prints passes through (to standard error, if a report in JSON, SARIF or HTML goes to
-standard output). Exits 0 with nothing found, 1 with a finding of error
-severity, 2 where the program cannot be checked (it does not compile, a directive is wrong) or nothing was looked at,
-3 where nothing was found but the program did not come to a good end (it crashed, exited with a status of its own, or
---timeout ended it), 4 where Weft failed.
+standard output). Exits 0 with nothing found, 1 with a finding of error severity, 2 if the program cannot be checked (it
+does not compile, a directive is wrong) or has nothing to check (no directive, no prange ran), 3 if nothing was found
+but the program failed (it crashed, exited with a status of its own, or --timeout ended it), 4 if Weft failed.
 """
 
 from __future__ import annotations
@@ -64,10 +68,13 @@ def register(subparsers: Any) -> None:
         "program", nargs="*", metavar="FILE", help="source files, a folder, or a Python program and its arguments"
     )
     parser.add_argument(
-        "--args", metavar="ARGS", default="", help="pass these arguments to the program, split as a shell does"
+        "--args",
+        metavar="ARGS",
+        default="",
+        help="pass these arguments to the program, split as a shell does; like ARGS after FILE... --",
     )
     parser.add_argument(
-        "-p", "--processors", metavar="GRID", default="", help="simulate this grid of processors: 4, 2x2, 2x2x1"
+        "-p", "--processors", metavar="GRID", default="", help="DVM: simulate this grid of processors: 4, 2x2, 2x2x1"
     )
     parser.add_argument(
         "-I",
@@ -94,11 +101,11 @@ def register(subparsers: Any) -> None:
     _findings_output.add_selection_options(parser)
     parser.add_argument(
         "--trace", type=Path, metavar="CONFIG",
-        help="compare the values of a run without directives with those of each processor; CONFIG says which (it is "
-        "written if it does not exist)",
+        help="DVM: compare the values of a run without directives with those of each processor; CONFIG lists the "
+        "values (a file that does not exist is written, to be edited)",
     )  # fmt: skip
     parser.add_argument("--live", action="store_true", help="with --trace: stop at the first value that differs")
-    _options.add_out(parser, "with --trace: directory of both runs (weft-runs/...)")
+    _options.add_out(parser, "with --trace: directory of both runs (default: below weft-runs)")
     add_tolerances(parser)
     _findings_output.add_format(parser)
     _findings_output.add_output_files(parser)

@@ -1,7 +1,7 @@
 """Find where two recorded runs of a program differ.
 
 weft compare REFERENCE RUN                 the first value, call or message that differs, and what follows
-weft compare REFERENCE RUN --relative 1e-9 with a tolerance for the values of probes
+weft compare REFERENCE RUN --relative 1e-9 with a tolerance for the values of probes (see `weft probes`)
 weft compare REFERENCE RUN --format json   weft-compare/1, for scripts
 weft compare REFERENCE RUN --bisect        if hashes differ, replays both runs to find the element
 weft compare REFERENCE RUN --debug         opens the debugger at the first difference, in a replay of RUN
@@ -43,7 +43,9 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("reference", type=Path, metavar="REFERENCE", help="directory of the run to compare with")
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of the other run")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="format of the result (text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of the result (default: text)"
+    )
     parser.add_argument("--view", action="store_true", help="show both runs in the browser at the first difference")
     parser.add_argument(
         "--bisect", action="store_true",
@@ -66,7 +68,10 @@ def register(subparsers: Any) -> None:
     add_tolerances(parser)
     _asked.add_trust_option(parser)
     parser.add_argument(
-        "--probes", type=Path, metavar="CONFIG", help="take the tolerance of each probe from CONFIG (that of RUN)"
+        "--probes",
+        type=Path,
+        metavar="CONFIG",
+        help="take the tolerance of each probe from CONFIG (default: that of RUN)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Print the script by which a shell completes commands, options, runs, ranks, kinds of findings and files.
+"""Print a script that lets your shell complete commands, options, runs, ranks, kinds of findings and files with Tab.
 
 source <(weft completion bash)          in ~/.bashrc
 source <(weft completion zsh)           in ~/.zshrc, after compinit

@@ -1,12 +1,13 @@
 """Serve the debugger to VS Code, Neovim, Emacs or any other editor with the Debug Adapter Protocol.
 
 weft dap                 speak over standard input and output, as editors start adapters
-weft dap --port 4711     listen on this port of this host, for one editor after the other (0: any free port, told);
+weft dap --port 4711     listen on this port of this host, for one editor after the other (0: any free port, printed);
                          the editor sends the secret that is printed, or that $WEFT_DAP_SECRET says, with `launch`
 weft dap --socket PATH   the same on a Unix socket that only you can connect to
 
-The editor says what is debugged: a run that was recorded, or a program that is recorded first. A rank is a thread;
-stops span all ranks; steps back and reverse-continue go back in the record. Editors are set up in docs/editors.md.
+The editor starts this command. Its launch configuration names a recorded run, or a program to record first. A rank is
+shown as a thread; a stop stops all ranks; steps back and reverse-continue go back in the record. docs/editors.md shows
+how to set up editors.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Debug a recorded run: one prompt for all ranks of a replay, which stops at the same place every time.
 
-weft debug -n 4 -- ./prog                 record the program, then the same, with a breakpoint at each finding
+weft debug -n 4 -- ./prog                 record the program, then open the prompt with a breakpoint at each finding
 weft debug RUN                            stop before the first event, then ask for commands (`help` lists them)
 weft debug RUN -x SCRIPT                  run the commands of a file (- for standard input), then end
 weft debug RUN -c 'until 2:57' -c ranks   run commands, then end
 weft debug RUN --format json              one JSON object a command, read from standard input, for machines
-weft debug RUN -- ./prog-with-g           with another build of the program, same arguments
+weft debug RUN -- ./prog-with-g           another build of the program, with the recorded arguments
 
-Without RUN and program, the newest run is taken. Ctrl-C ends a recording, and the prompt opens. gdb looks into native
-ranks, an agent of Weft into Python ranks; neither changes the program or its record. Exits 0, or 1 where a command of
-a script failed.
+Without RUN or program, the newest run is taken. Ctrl-C during the recording ends it and opens the prompt. Values and
+stacks come from gdb for C, C++ and Fortran ranks, from Weft for Python ranks; neither changes the program or its
+record. Exits 0, or 1 if a command of a script failed.
 """
 
 from __future__ import annotations

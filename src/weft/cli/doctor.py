@@ -1,10 +1,10 @@
-"""Say which MPIs, launchers, compilers and mpi4py are here, whether they fit one another, and what to do if not.
+"""Say which MPIs, launchers, compilers and mpi4py are here, whether they work together, and what to do if not.
 
 weft doctor                                        this machine
-weft doctor --hosts a,b                            messages between hosts, with the mpiexec on the PATH
+weft doctor --hosts a,b                            test messages between hosts a and b, with mpiexec from the PATH
 weft doctor --hosts a,b -- mpirun --mca ...        with your own launcher and its options: mpiexec, mpirun, srun
 
-Exits with 0 when everything that a recorded run needs is there, with 1 otherwise.
+Exits 0 if everything that a recorded run needs is there, else 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="weft doctor [--format text|json] [--bug-report] [--hosts A,B,... [-- LAUNCHER OPTIONS]]",
     )  # fmt: skip
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="format of the result (text)")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="format of the result (default: text)"
+    )
     parser.add_argument("--bug-report", action="store_true", help="print the facts that a bug report needs")
     parser.add_argument(
         "--hosts", metavar="A,B,...", help="send messages between these hosts, and say which settings help"

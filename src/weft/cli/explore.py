@@ -1,12 +1,14 @@
 """Run a program once for each other outcome of its message races, and say what each outcome leads to.
 
+Use it when `weft report` has warned of a message race: it shows whether another order does harm.
+
 weft explore RUN                          tries every outcome of the wildcard receives and probes
 weft explore RUN --finding 2              tries only one race, by its number in `weft report RUN`
-weft explore RUN --budget 300             stops after 300 s (60); the same command continues later
+weft explore RUN --budget 300             stops after 300 s (default: 60); the same command continues later
 weft explore -n 4 -- ./prog ARGS          records the program first
 
-Each outcome is a run of its own beside RUN, named RUN-other-1 and so on, to be replayed, viewed and debugged. Exits
-with 1 where an outcome does harm: a deadlock, another status, an error that the record does not have, another result.
+Each outcome is a run of its own beside RUN, named RUN-other-1 and so on; replay, view or debug it like any run. Exits
+with 1 if an outcome does harm: a deadlock, another status, an error that the record does not have, another result.
 """
 
 from __future__ import annotations
@@ -52,13 +54,22 @@ def register(subparsers: Any) -> None:
         "--finding", type=_options.parse_positive, metavar="N", help="try only the race with this number in the report"
     )
     parser.add_argument(
-        "--budget", type=_options.parse_seconds, default=60.0, metavar="SECONDS", help="stop after SECONDS (60)"
+        "--budget",
+        type=_options.parse_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="stop after SECONDS (default: 60)",
     )
-    _options.add_timeout(parser, "end each run after SECONDS (60)", 60.0)
+    _options.add_timeout(parser, "end each run after SECONDS (default: 60)", 60.0)
     parser.add_argument(
-        "--jobs", type=_options.parse_positive, metavar="N", help="run N outcomes at once (cores divided by ranks)"
+        "--jobs",
+        type=_options.parse_positive,
+        metavar="N",
+        help="run N outcomes at once (default: cores divided by ranks)",
     )
-    parser.add_argument("--format", choices=["text", "json"], default="text", help="format of the result (text)")
+    parser.add_argument(
+        "--format", choices=["text", "json"], default="text", help="format of the result (default: text)"
+    )
     _options.add_ranks(parser, "with PROGRAM: start N ranks with mpiexec")
     _asked.add_trust_option(parser)
 

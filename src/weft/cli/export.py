@@ -1,8 +1,8 @@
 """Write a recorded run in the format of another tool.
 
-It goes to the current directory under the run's name, or to PATH of -o, which must not exist. RUN is the newest run
-where it is left out. What is marked * needs `pip install 'weft-debugger[export]'`. A run larger than memory goes
-through.
+Weft writes to the current directory, under the run's name, or to the PATH of -o, which must not exist yet. Without RUN,
+the newest run is taken. Formats marked * need `pip install 'weft-debugger[export]'`. Runs larger than memory can be
+exported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
     parser.add_argument("--format", choices=sorted(FORMATS), required=True, help="format to write")
-    _options.add_output(parser, "write to PATH (the run's name, in the current directory)", "PATH")
+    _options.add_output(parser, "write to PATH (default: the run's name, in the current directory)", "PATH")
 
 
 def make_description() -> str:

@@ -2,8 +2,8 @@
 
 weft pack RUN...
 
-`weft run` does so by itself at its end, from 256 ranks on. A packed run is read as before, by every command. Exits with
-0 where every record is packed, with 1 where some stay files of their own, which is said.
+`weft run` does so by itself at its end, from 256 ranks on. Every command reads a packed run as before. Exits 0 if every
+record is packed, 1 if some stay files of their own; Weft then says which.
 """
 
 from __future__ import annotations

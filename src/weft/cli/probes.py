@@ -1,8 +1,17 @@
 """List the probes of a run, or print what a compiler needs for a program with probes.
 
-weft probes RUN                            what its probes kept: by place, how often, how much
-cc $(weft probes --cflags) -o prog prog.c  C and C++: where weft.h lies
-gfortran $(weft probes --fortran) prog.f90 the module weft, a source to be compiled with yours
+A probe is a line that you add to the program: it names a value, and `weft run` records the value each time (it has
+nothing to do with MPI_Probe). `weft compare` then finds the first value in which two runs differ.
+
+weft.probe("residual", r)                  Python: import weft
+weft_probe("residual", &r, double);        C and C++: #include <weft.h>
+call weft_probe("residual", r)             Fortran: use weft
+
+weft probes RUN                            each probe of a run: its line, how often it ran, its type and shape
+cc $(weft probes --cflags) -o prog prog.c  C and C++: the -I option for weft.h
+gfortran $(weft probes --fortran) prog.f90 Fortran: the source of module weft, compiled along with yours
+
+Without RUN, the newest run is taken. To choose what is recorded: `weft run --probes CONFIG`.
 """
 
 from __future__ import annotations

@@ -1,17 +1,21 @@
 """Run a recorded program again with the same outcome of every receive, probe and test.
 
-weft replay RUN                                the whole run, compared with its record call by call
-weft replay RUN --until 2:57                   only what must happen before event 57 of rank 2; each rank stops there
-weft replay RUN --until solver.py:40#3         by place and visit; also FUNCTION, t=SECONDS, finding:N; repeatable
-weft replay RUN --break solver.py:40           one rank stops there, the others as far as they get without it
-weft replay RUN --until 2:57 --sequential      one rank at a time, others only as far as it needs them
-weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; then run freely
-weft replay RUN --debug                        at a prompt, like `weft debug RUN`
-weft replay RUN -n 4 -- ./prog-openmpi         with another build of the program (another MPI), same arguments
+Use it to see a failure again, to stop before it, or to try another order of messages (--force). To look around at a
+prompt, use `weft debug`.
 
-RUN is the newest run where it is left out. The replay is recorded like any run. Exits with the program's own status;
-0 where the ranks stopped where they were asked to, 3 where the replay is a proven deadlock, 5 where a rank left its
-record or could not go on.
+weft replay RUN                                the whole run, compared with its record call by call
+weft replay RUN --until 2:57                   stop rank 2 before its event 57; other ranks run only as far as it needs
+weft replay RUN --until solver.py:40#3         before the 3rd call at line 40
+weft replay RUN --break solver.py:40           stop there too, but other ranks run as far as they can without it
+weft replay RUN --until 2:57 --sequential      one rank at a time, always in the same order
+weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; the rest is free
+weft replay RUN --debug                        at a prompt, like `weft debug RUN`
+weft replay RUN -n 4 -- ./prog-openmpi         another build of the program (another MPI), with the recorded arguments
+
+WHERE is RANK:EVENT (`weft report` and `weft dump` print these numbers), FILE:LINE[#N], FUNCTION[#N], t=SECONDS or
+finding:N. Without RUN, the newest run is taken. The replay is recorded like any run. Exits with the program's own
+status; 0 if the ranks stopped where you asked, 3 if the replay is a proven deadlock, 5 if a rank did something that the
+record does not have or could not continue.
 """
 
 from __future__ import annotations
@@ -52,9 +56,15 @@ def register(subparsers: Any) -> None:
               "[-- PROGRAM ARGS]",
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
-    parser.add_argument("--until", action="append", default=[], metavar="WHERE", help="stop before WHERE; repeatable")
     parser.add_argument(
-        "--latest", action="store_true", help="with --until: let the other ranks run as far as they can"
+        "--until",
+        action="append",
+        default=[],
+        metavar="WHERE",
+        help="stop before WHERE; other ranks run only as far as that needs; repeatable",
+    )
+    parser.add_argument(
+        "--latest", action="store_true", help="with --until: let other ranks run as far as they can, as with --break"
     )
     parser.add_argument(
         "--break",
@@ -62,7 +72,7 @@ def register(subparsers: Any) -> None:
         action="append",
         default=[],
         metavar="WHERE",
-        help="stop all ranks at WHERE; repeatable",
+        help="stop before WHERE; other ranks run as far as they can without it; repeatable",
     )
     parser.add_argument(
         "--sequential", action="store_true",
@@ -71,7 +81,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--force",
         metavar="RANK:EVENT=SOURCE",
-        help="let event EVENT of RANK receive from SOURCE instead; =#INDEX: complete another request",
+        help="let event EVENT of RANK receive from SOURCE instead; RANK:EVENT=#INDEX: let a waitany complete "
+        "request INDEX instead",
     )
     parser.add_argument(
         "--hold", action="store_true", help="keep stopped ranks until Ctrl-C, so that a debugger can attach"
@@ -81,8 +92,13 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--uncompared", action="store_true", help=argparse.SUPPRESS)  # by `weft explore`, which does it
     _options.add_timeout(parser, "end the replay after SECONDS")
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="give FILE to the program as its standard input")
-    _options.add_out(parser, "record the replay in DIR (weft-runs/replay-of-<run>-<n>)")
-    parser.add_argument("--probes", type=Path, metavar="CONFIG", help="record the probes that CONFIG names")
+    _options.add_out(parser, "record the replay in DIR (default: weft-runs/replay-of-<run>-<n>)")
+    parser.add_argument(
+        "--probes",
+        type=Path,
+        metavar="CONFIG",
+        help="record the values at the probes (see `weft probes`) that CONFIG names",
+    )
     parser.add_argument("--hash-messages", action="store_true", help="record a hash of the contents of each message")
     _options.add_ranks(parser)
     _asked.add_trust_option(parser)

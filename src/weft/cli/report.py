@@ -1,19 +1,20 @@
 """Print what is wrong with a recorded run.
 
-weft report RUN                      text for people, worst first
-weft report RUN --times              and where the time went: by function, rank and call site
-weft report RUN --matrix             and messages and bytes from rank to rank
-weft report RUN --evidence           and why nothing orders what races: vector times
+weft report                          the newest run (`weft run` records one): text, worst findings first
+weft report RUN --times              also where the time went: by function, rank and call site
+weft report RUN --matrix             also messages and bytes from rank to rank
+weft report RUN --evidence           also the proof of each race: the vector times of its calls
 weft report RUN --format json        weft-report/1, for scripts
 weft report RUN --format sarif       SARIF 2.1.0, for code hosts and editors
 weft report RUN --format html        one file to pass on
-weft report RUN -o r.sarif -o r.html both, by their suffixes
-weft report RUN --fail-on warning --baseline old.json --suppress rules.txt   for CI: what counts
+weft report RUN -o r.sarif -o r.html writes both files; the suffix gives the format
+weft report RUN --fail-on warning --baseline old.json --suppress rules.txt
+                                     for CI: fail at warnings that neither old.json nor rules.txt has
 
-mpiexec -n 4 weft report RUN         by several processes, each with a part of the ranks (mpi4py)
+mpiexec -n 4 weft report RUN         four processes analyse a large run together (needs mpi4py)
 
-RUN is the newest run where it is left out. Exits 1 with a finding of error severity (or what --fail-on says) or where a
-part of the record is missing or damaged, 4 where an analysis of Weft failed, else 0.
+Without RUN, the newest run is taken. Exits 1 if there is a finding of error severity (or of those that
+--fail-on names) or a part of the record is missing or damaged, 4 if an analysis of Weft failed, else 0.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def add_recording_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
-        help="record the probes that CONFIG names; CONFIG is written if it does not exist",
+        help="record the probes (see `weft probes`) that CONFIG names; CONFIG is written if it does not exist",
     )  # fmt: skip
     group.add_argument(
         "--watch", action="append", default=[], metavar="FILE:LINE:EXPR",
@@ -140,7 +140,7 @@ def add_report_options(group: _options.OptionDeclarer) -> None:
 
 def add_location_options(group: _options.OptionDeclarer) -> None:
     """Declare the options that say where the run is written."""
-    _options.add_out(group, "directory of the run, new or empty (weft-runs/<program>-<n>)")
+    _options.add_out(group, "directory of the run, new or empty (default: weft-runs/<program>-<n>)")
     group.add_argument(
         "--local", type=Path, metavar="DIR",
         help="let each host record below DIR on its own disk or in memory, and collect the records at the end",

@@ -32,7 +32,9 @@ def register(subparsers: Any) -> None:
         "runs", help="list recorded runs, or remove some", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="directory of the runs (weft-runs)")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, metavar="DIR", help="directory of the runs (default: weft-runs)"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default), or JSON lines")
     removing = parser.add_mutually_exclusive_group()
     removing.add_argument("--remove", type=Path, nargs="+", metavar="RUN", help="remove these runs")

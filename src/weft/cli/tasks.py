@@ -6,7 +6,7 @@ weft tasks fib.cilk ARGS                a program in Cilk-5, by the Cilk-5 that 
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
 weft tasks --record FILE | --replay FILE PROGRAM ARGS      records or repeats the order of tasks
 weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP
-weft tasks --pid PID [--once]           a running Python program, or a native one under Weft's tool
+weft tasks --pid PID [--once]           a running Python program, or a native one (see --environment)
 weft tasks --core FILE -- ./prog        the core file of a native program
 
 The status is 0, or 1 if a command of a script failed or the program hangs.
@@ -132,7 +132,7 @@ def open_session(args: argparse.Namespace) -> Session:
     if not command and args.pid is None:
         raise UsageError("no program: weft tasks prog.py")
     if args.record and args.replay:
-        raise UsageError("--record or --replay: a run that keeps to a record would write down the same")
+        raise UsageError("give --record or --replay, not both: a replay has the order that is in its file")
     if args.replay and not Path(args.replay).is_file():
         raise UsageError(f"--replay {args.replay}: there is no such file")
     return session(

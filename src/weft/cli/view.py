@@ -2,13 +2,13 @@
 
 weft view RUN                     open the page; Ctrl-C ends it
 weft view RUN --no-browser        print the address only
-weft view RUN --port 8765         a port of your choice, to be forwarded
-weft view RUN --beside OTHER      two runs of a program, aligned by rank, where they differ
+weft view RUN --port 8765         a fixed port, for ssh forwarding
+weft view RUN --beside OTHER      OTHER below RUN, rank by rank, at the place where they differ
 weft view RUN --text              the last calls of each rank, in the terminal
 weft view RUN -o FILE.html        one file with the picture, to pass on; it needs neither Weft nor the run
 
-Without RUN, the newest run is taken. The page is served on this machine only, and only to who has the token in its
-address. Over ssh, Weft prints the command that forwards the port.
+Without RUN, the newest run is taken. The page is served on this machine only, and only to those who have its
+address, which contains a secret token. Over ssh, Weft prints the command that forwards the port.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and do not open a browser")
-    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="serve on PORT (any free port)")
+    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="serve on PORT (default: any free port)")
     from weft.picture.options import add_options
 
     add_options(parser)

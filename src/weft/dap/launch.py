@@ -37,9 +37,9 @@ def check_arguments(arguments: Arguments) -> None:
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             what = {str: "a text", list: "a list", int: "a number", dict: "an object", bool: "true or false"}
             wanted = " or ".join(what[kind] for kind in kinds)
-            raise UsageError(f"launch: {name} is {value!r}, give {wanted}")
+            raise UsageError(f"launch: {name} is {value!r}; it must be {wanted}")
     if (ranks := arguments.get("ranks")) is not None and ranks < 1:
-        raise UsageError(f"launch: ranks is {ranks}, give 1 or more")
+        raise UsageError(f"launch: ranks is {ranks}; it must be 1 or more")
     cwd = arguments.get("cwd")
     if cwd and not Path(cwd).is_dir():
         raise UsageError(f"launch: cwd is {cwd}, which is not a folder")

@@ -194,14 +194,14 @@ class FastBirths(Births):
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise OSError("another interpreter, or one without a lock")
         code = ctypes.PyDLL(library)
-        code.weft_births.restype = ctypes.py_object
+        code.weft_begin_births.restype = ctypes.py_object
         self._given: list[Any] = [
             *_asyncio_birth_objects(), asyncio._get_running_loop, asyncio.Task.get_loop, is_asyncio_code, on_create,
             asyncio.Task, asyncio.Future, INNERMOST_TYPES, *wait_functions,
         ]  # fmt: skip
         array = (ctypes.py_object * len(self._given))(*self._given)
         # TypeError where it gives None
-        add, self._read, self._chain, self._watch, self.walk, self._number = code.weft_births(array)
+        add, self._read, self._chain, self._watch, self.walk, self._number = code.weft_begin_births(array)
         if HAS_GLOBAL_TASK_SET:
             _asyncio_task_set().add = add
         self.sample = SampleTask()

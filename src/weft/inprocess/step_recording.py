@@ -28,7 +28,7 @@ class StepRecording:
     def __init__(self, library: str) -> None:
         self._births = FastBirths(lambda task, parent: None, library, lambda thing: None, lambda callbacks: False)
         self._code: Any = ctypes.PyDLL(library)
-        self._code.weft_steps.restype = ctypes.py_object
+        self._code.weft_begin_steps.restype = ctypes.py_object
         self._code.weft_steps_heard.restype = ctypes.c_uint64
         self._sites: dict[tuple[CodeType, int], int] = {}
         self._codes: dict[CodeType, int] = {}
@@ -57,7 +57,7 @@ class StepRecording:
         `Handle._run`, None if it needs none.
         """
         self._given = asyncio_objects  # C does not own them
-        return self._code.weft_steps((ctypes.py_object * len(asyncio_objects))(*asyncio_objects))
+        return self._code.weft_begin_steps((ctypes.py_object * len(asyncio_objects))(*asyncio_objects))
 
     def _site_number(self, code: CodeType, lasti: int) -> int:
         """Return the number that the record has for an instruction that created a task. At its first use, the

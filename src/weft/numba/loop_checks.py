@@ -244,14 +244,9 @@ class LoopChecks:
         if not suspects and read_unset_memory:
             return  # garbage in, garbage out: that has been said
         where = difference.where + (f"[{', '.join(map(str, difference.index))}]" if difference.index else "")
-        apart = (
-            f"{where} is {describe_value(difference.got)}, run sequentially it is {describe_value(difference.expected)}"
-        )
-        evidence = {
-            "where": where,
-            "got": describe_value(difference.got),
-            "expected": describe_value(difference.expected),
-        }
+        got, expected = describe_value(difference.got), describe_value(difference.expected)
+        apart = f"{where} is {got} in parallel, {expected} run sequentially"
+        evidence = {"where": where, "got": got, "expected": expected}
         for one, suspect in suspects:
             text = f"{suspect.name} in the prange loop of {one.py_func.__name__}: {suspect.reason}; {apart}"
             self._add_mismatch(one, suspect, text, evidence, "certain" if len(suspects) == 1 else "possible")

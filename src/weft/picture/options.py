@@ -13,5 +13,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a text picture to a command."""
     parser.add_argument("--text", action="store_true", help="draw the last calls of each rank in the terminal")
     parser.add_argument(
-        "--last", type=int, default=DEPTH, metavar="N", help=f"with --text: the last N calls of each rank ({DEPTH})"
+        "--last",
+        type=int,
+        default=DEPTH,
+        metavar="N",
+        help=f"with --text: the last N calls of each rank (default: {DEPTH})",
     )

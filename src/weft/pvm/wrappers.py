@@ -8,7 +8,7 @@ from weft.pvm.table import CODES, PACKED, PvmCall, first_function_ids, parse_cal
 
 _FIELDS = {
     "tag": "event->tag = {0};", "count": "event->count = {0};",
-    "object": "event->object = weft_pvm_find_buffer_id({0});", "peer": "event->peer = weft_pvm_find_rank({0});",
+    "object": "event->object = weft_pvm_find_or_make_buffer_id({0});", "peer": "event->peer = weft_pvm_find_rank({0});",
     "buffer": "event->buffer = (uint64_t)(uintptr_t){0};",
     "type": "event->datatype = WEFT_PVM_TYPE({0});",
 }  # fmt: skip
@@ -73,7 +73,7 @@ def render_wrapper(call: PvmCall) -> Iterator[str]:
             yield "    " + _FIELDS[word].format(name)
     if messages:
         buffer = "real_pvm_getsbuf()" if "packs" in call.words else "real_pvm_getrbuf()"
-        yield f"    event->object = weft_pvm_find_buffer_id({buffer});"
+        yield f"    event->object = weft_pvm_find_or_make_buffer_id({buffer});"
         yield f"    event->datatype = {call.datatype};"
     entry = [(n, w, k) for n, w, k in places if w in ("int", "text", "tids")]
     leaving = [(n, w, k) for n, w, k in places if w in ("out", "outs")]

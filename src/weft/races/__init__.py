@@ -127,15 +127,15 @@ def _make_benign_note(
     server = trace.ranks[rank].serves
     who = f"the group server (rank {rank})" if server else f"rank {rank}"
     at = "" if server else f" at {_line_text(site)}"
-    how = "answers each" if answers_each else "then receives the rest from each by its rank"
+    how = "answers each" if answers_each else "then receives the rest from each, naming its rank"
     return Finding(
         kind="message-race",
         severity="note",
         certainty="certain",
         message=(
-            f"order only: {who} serves {rank_words(client_ranks)}{at} as they come and {how}, so "
-            f"another run may serve them in another order ({plural(race_count, 'time')} in this run); nothing needs "
-            "fixing unless the result depends on that order"
+            f"order only: {who} serves {rank_words(client_ranks)}{at} as their messages come and {how}, so "
+            f"another run may serve them in another order (possible {plural(race_count, 'time')} in this run); nothing "
+            "needs fixing unless the result depends on that order"
         ),
         ranks=(rank, *sorted(client_ranks)),
         sites=tuple(describe.finding_site(trace.event(*event)) for event in events),

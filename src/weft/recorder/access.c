@@ -56,7 +56,7 @@ static const struct pieces coarse_pieces = {WEFT_COARSE_SHIFT, WEFT_COARSE, coar
 /* Add `change` to the number of holds (ranges of memory that MPI has) that cover one piece of memory. If that number
  * becomes or ceases to be 0, change the bits by which the hooks of `weft cc` programs see whether accesses to the piece
  * matter. Needs hold_lock. */
-static void count_hold_in_piece(const struct pieces *table, size_t index, bool counts_reads, int change) {
+static void change_hold_count_of_piece(const struct pieces *table, size_t index, bool counts_reads, int change) {
     table->writes[index] = (uint16_t)(table->writes[index] + change);
     if (counts_reads) table->reads[index] = (uint16_t)(table->reads[index] + change);
     uint8_t bits =
@@ -68,20 +68,20 @@ static void count_hold_in_piece(const struct pieces *table, size_t index, bool c
 
 /* Add `change` (1 or -1) to the count of each piece of memory that a hold (a range of memory that MPI has) covers, or
  * an access that begins before it can touch. Needs hold_lock. */
-static void count_hold_in_table(const struct pieces *table, const struct hold *hold, int change) {
+static void change_hold_counts_in_table(const struct pieces *table, const struct hold *hold, int change) {
     enum { LONGEST = 16 }; /* an access that begins before the hold may end in it */
     uintptr_t low = hold->low - (LONGEST - 1);
     size_t n = ((hold->high - 1) >> table->shift) - (low >> table->shift) + 1;
     if (n > table->entries) n = table->entries;
     for (size_t i = 0; i < n; i++)
-        count_hold_in_piece(table, ((low >> table->shift) + i) % table->entries, hold->reads, change);
+        change_hold_count_of_piece(table, ((low >> table->shift) + i) % table->entries, hold->reads, change);
 }
 
 /* Enter a hold (a range of memory that MPI has; `change` 1) into the tables of pieces that the hooks look at, or remove
  * it (-1). Needs hold_lock. */
-static void count_hold(const struct hold *hold, int change) {
-    count_hold_in_table(&page_pieces, hold, change);
-    count_hold_in_table(hold->high - hold->low > LONG ? &coarse_pieces : &fine_pieces, hold, change);
+static void change_hold_counts(const struct hold *hold, int change) {
+    change_hold_counts_in_table(&page_pieces, hold, change);
+    change_hold_counts_in_table(hold->high - hold->low > LONG ? &coarse_pieces : &fine_pieces, hold, change);
 }
 
 /* What the hooks of copies look at first: the range that holds all. */
@@ -127,7 +127,7 @@ void weft_change_watched_addresses(uintptr_t low, uintptr_t high, int change) {
     static int64_t watched;
     pthread_mutex_lock(&hold_lock);
     const struct hold range = {.low = low, .high = high, .reads = true};
-    count_hold(&range, change);
+    change_hold_counts(&range, change);
     watched += change;
     if (change > 0) {
         if (!watched_high || low < watched_low) watched_low = low;
@@ -151,7 +151,7 @@ static uint32_t add_hold(uintptr_t low, uintptr_t high, bool reads) {
         __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
         holds[number] = (struct hold){.low = low, .high = high, .reads = reads};
         if (number == hold_top) hold_top++;
-        count_hold(&holds[number], 1);
+        change_hold_counts(&holds[number], 1);
         __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
         weft_array_held++;
         widen_watched_range(low, high);
@@ -166,7 +166,7 @@ static void end_hold(uint32_t number) {
     WEFT_WORK(WEFT_ACCESSES);
     pthread_mutex_lock(&hold_lock);
     __atomic_add_fetch(&sequence, 1, __ATOMIC_SEQ_CST);
-    count_hold(&holds[number], -1);
+    change_hold_counts(&holds[number], -1);
     const struct hold ended = holds[number];
     holds[number] = (struct hold){.next = hold_free};
     hold_free = number;
@@ -251,7 +251,7 @@ static inline uint64_t count_own_events(void) {
 /* Return a number that stays the same while a thread's accesses from one place in the code may share a row of the
  * record: that of its calls so far. For a thread that makes no calls, or is not alone, it also changes when MPI gets or
  * returns memory, or the first thread makes a call. */
-static inline uint64_t find_sharing_moment(void) {
+static inline uint64_t find_row_sharing_stamp(void) {
     if (LIKELY(weft_self && !weft_threaded)) return (uintptr_t)weft_self->events.next;
     uint64_t calls = first_thread ? (uint64_t)(first_thread->events.next - first_thread->events.base) : 0;
     return count_own_events() * 0x9e3779b97f4a7c15u ^ calls << 20 ^ sequence;
@@ -340,8 +340,8 @@ static bool extend_row(struct line_entry *entry, uintptr_t address) {
     return true;
 }
 
-/* Return whether a place in the code has had all rows that it gets, and so many accesses for which there was none that
- * they are no longer counted: nothing more of it is looked at. */
+/* Return whether an access of this kind from a place in the code can be ignored: all rows of the record that the place
+ * may have are used, and the count of its accesses without a row is at its maximum. */
 static bool is_place_exhausted(const struct line_entry *entry, uintptr_t code_place, unsigned kind, uint64_t moment) {
     if (entry->place != code_place || entry->kind != kind) return false;
     if (entry->all >= ROWS_OF_A_PLACE && (!entry->row || entry->row->dropped == UINT8_MAX)) return true;
@@ -358,7 +358,7 @@ static inline void update_row_end(struct weft_touch *row) {
  * row's next step, as nearly all accesses are. Return whether nothing more is to be done. */
 static inline bool continue_row(struct line_entry *entry, uintptr_t address, size_t size, unsigned kind,
                                 uintptr_t code_place) {
-    if (entry->place != code_place || entry->kind != kind || entry->moment != find_sharing_moment()) return false;
+    if (entry->place != code_place || entry->kind != kind || entry->moment != find_row_sharing_stamp()) return false;
     if (entry->closed) return true;
     if (address != entry->next || address < entry->low || address + size > entry->high || entry->sequence != sequence)
         return false;
@@ -376,7 +376,7 @@ static __attribute__((noinline)) void record_access_in_row(struct accessor *acce
                                                            uintptr_t address, size_t size, unsigned kind,
                                                            uintptr_t code_place) {
     WEFT_WORK(WEFT_ACCESSES);
-    uint64_t moment = find_sharing_moment();
+    uint64_t moment = find_row_sharing_stamp();
     bool same = entry->place == code_place && entry->kind == kind && entry->moment == moment && entry->row &&
                 entry->row->size == size;
     if (UNLIKELY(is_place_exhausted(entry, code_place, kind, moment))) {
@@ -636,7 +636,7 @@ void weft_add_call_buffer(const void *buffer, int64_t count, MPI_Datatype type, 
         (struct weft_call_buffer){.buffer = buffer, .count = count, .type = type, .written = written};
 }
 
-/* The same for a buffer that begins `displacement` bytes behind `buffer`. */
+/* Add a buffer as weft_add_call_buffer does; it begins `displacement` bytes behind `buffer`. */
 void weft_add_call_buffer_at(const void *buffer, int64_t displacement, int64_t count, MPI_Datatype type, bool written) {
     if (!buffer || buffer == MPI_IN_PLACE || count <= 0) return;
     weft_add_call_buffer((const char *)buffer + displacement, count, type, written);

@@ -177,7 +177,7 @@ static void add_predefined_type(struct runs *list, MPI_Datatype type) {
     else list->failed = true;
 }
 
-static WEFT_ASKS void add_type(struct runs *list, MPI_Datatype type, int depth);
+static WEFT_ASKS void add_type_runs(struct runs *list, MPI_Datatype type, int depth);
 
 /* Add the runs of one element of a derived type, found from the arguments that it was made with. `space`: memory for
  * these arguments. `depth`: in how many types it is nested. */
@@ -203,7 +203,7 @@ static void add_derived_type(struct runs *list, MPI_Datatype type, const struct 
         if (!inner || REAL(MPI_Type_get_extent_x)(inner_types[k], &lb, &extent) != MPI_SUCCESS) list->failed = true;
         if (!list->failed) {
             inner->n = 0;
-            add_type(inner, inner_types[k], depth + 1);
+            add_type_runs(inner, inner_types[k], depth + 1);
             if (envelope->combiner == MPI_COMBINER_STRUCT)
                 add_repeated_runs(list, inner, arguments[1 + arguments[0] + k], arguments[1 + k], (int64_t)extent);
             else add_blocks(list, envelope, inner, (int64_t)extent, arguments);
@@ -214,7 +214,7 @@ static void add_derived_type(struct runs *list, MPI_Datatype type, const struct 
 }
 
 /* Add the runs of one element of a datatype to a list. `depth`: in how many types it is nested. */
-static WEFT_ASKS void add_type(struct runs *list, MPI_Datatype type, int depth) {
+static WEFT_ASKS void add_type_runs(struct runs *list, MPI_Datatype type, int depth) {
     struct weft_envelope envelope;
     list->failed |= depth > DEEPEST_TYPE || !weft_read_type_envelope(type, &envelope);
     if (list->failed) return;
@@ -241,7 +241,7 @@ WEFT_ASKS struct weft_blocks *weft_find_type_blocks(MPI_Datatype type, int64_t c
     struct weft_blocks *made = NULL;
     if (!found) return NULL;
     if (REAL(MPI_Type_get_extent_x)(type, &lb, &extent) == MPI_SUCCESS && extent != MPI_UNDEFINED) {
-        add_type(found, type, 0);
+        add_type_runs(found, type, 0);
         size_t size = sizeof *made + (size_t)found->n * sizeof found->run[0];
         made = found->failed || !found->n ? NULL : malloc(size);
     }

@@ -145,9 +145,9 @@ static bool compute_checksum(const struct weft_pending *pending, uint64_t *sum, 
     return !summing.hidden;
 }
 
-/* Return whether all of the buffer is to be compared this time; if so, take its size from the bytes that its call site
- * may still spend on that. */
-static bool may_compare_whole_buffer(const struct weft_pending *pending) {
+/* Return whether all of the buffer is to be compared this time: a small one is, a larger one as long as its call site
+ * has bytes left to spend on that, from which its size is then subtracted. */
+static bool reserve_whole_comparison(const struct weft_pending *pending) {
     uint64_t cost = pending->blocks ? pending->blocks->blocks * (uint64_t)pending->blocks->count * PIECE_COST : 0;
     if (cost < pending->bytes) cost = pending->bytes;
     if (is_compared_whole(cost)) return true;
@@ -161,7 +161,7 @@ static bool may_compare_whole_buffer(const struct weft_pending *pending) {
 /* Store the checksum of the buffer at the start of an operation that reads it. */
 static void store_start_checksum(struct weft_pending *pending) {
     bool gone;
-    pending->whole = may_compare_whole_buffer(pending);
+    pending->whole = reserve_whole_comparison(pending);
     pending->summed = compute_checksum(pending, &pending->checksum, &gone) && !gone;
     if (UNLIKELY(!pending->summed)) weft_note_unreadable_buffer();
 }
@@ -232,7 +232,7 @@ enum { WATCHED_FIRST = 32, WATCHED_LATER = 1024 };
 
 /* Count one more operation of a call site; return whether its buffer is watched: at the first operations of a site, and
  * now and then later. */
-static bool is_site_watched_now(uint32_t site) {
+static bool count_operation_and_decide_watch(uint32_t site) {
     uint32_t *starts = &starts_of_site[site % WATCHED_SITES];
     uint32_t nth = __atomic_load_n(starts, __ATOMIC_RELAXED);
     __atomic_store_n(starts, nth + 1, __ATOMIC_RELAXED); /* threads may count one for two: no harm */
@@ -246,7 +246,7 @@ static uint64_t count_watched_bytes(uint32_t site, const void *buffer, int64_t c
                                     struct weft_blocks **blocks) {
     MPI_Aint lb, extent;
     int size;
-    if (!is_site_watched_now(site)) return 0;
+    if (!count_operation_and_decide_watch(site)) return 0;
     if (count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return 0;
     if (weft_find_object_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC) {
         struct weft_blocks *found = weft_find_type_blocks(type, count);
@@ -478,9 +478,9 @@ void weft_copy_window_before_fence(MPI_Win window) {
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* Record which bytes of a window's own memory changed in the epoch: the window, its fences before the closing one, how
- * many ranges there are, and for each its offset, its bytes, and whether they changed once more during the fence
- * (`now`). */
+/* Record which bytes of a window's own memory changed between two fences, as ranges (WEFT_DEF_STORED in
+ * format.h). `copies`: the memory after the first fence and before the closing one; `now`: after the closing one, which
+ * tells for each range whether it changed again during that fence. Record nothing if no byte changed. */
 static void record_window_stores(const struct exposed *copies, const uint8_t *now) {
     WEFT_WORK(WEFT_BUFFERS);
     uint8_t payload[EXPOSED_RANGES * 24 + 64];
@@ -515,7 +515,7 @@ void weft_compare_window_after_fence(MPI_Win window, uint32_t site) {
     if (!exposed) return;
     pthread_mutex_lock(&buffers_lock);
     struct exposed *copies = find_window_copies(window);
-    bool turn = is_site_watched_now(site);
+    bool turn = count_operation_and_decide_watch(site);
     if (copies && copies->bytes && (copies->looked || turn)) {
         bool is_readable = weft_copy_buffer(now, copies->base, copies->bytes);
         if (copies->looked && is_readable) record_window_stores(copies, now);

@@ -143,7 +143,7 @@ struct weft_text {
     bool overflow;
 }; /* a bounded writer of varints */
 WEFT_COLD void weft_write_definition(int type, const void *payload, size_t length);
-WEFT_COLD void weft_record_cores(void); /* cores.c */
+WEFT_COLD void weft_record_processors(void); /* cores.c */
 
 WEFT_HIDDEN void weft_write_long_number(struct weft_text *text, uint64_t value);
 /* Write an unsigned number, seven bits a byte (varint). */

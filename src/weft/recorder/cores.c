@@ -24,14 +24,14 @@ static bool read_small_file(const char *path, char *text, size_t size) {
 
 /* Return a limit of processor time as thousandths of a core: `quota period` in microseconds as cpu.max has it; 0 for no
  * limit (`max period`). */
-static uint64_t read_core_limit(const char *text) {
+static uint64_t parse_cpu_quota(const char *text) {
     unsigned long long quota, period;
     return sscanf(text, "%llu %llu", &quota, &period) == 2 && period ? quota * 1000 / period : 0;
 }
 
 /* Return the tightest limit of processor time of the process's control group (version 2) and those above it, in
  * thousandths of a core; 0 for none. */
-static uint64_t find_core_limit(void) {
+static uint64_t find_cpu_quota(void) {
     char text[PATH_MAX], path[PATH_MAX + 32], value[64];
     uint64_t least = 0;
     if (!read_small_file("/proc/self/cgroup", text, sizeof text)) return 0;
@@ -41,7 +41,7 @@ static uint64_t find_core_limit(void) {
     group[strcspn(group, "\n")] = 0;
     for (;;) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-        uint64_t limit = read_small_file(path, value, sizeof value) ? read_core_limit(value) : 0;
+        uint64_t limit = read_small_file(path, value, sizeof value) ? parse_cpu_quota(value) : 0;
         if (limit && (!least || limit < least)) least = limit;
         char *last = strrchr(group, '/');
         if (!last) return least;
@@ -50,7 +50,7 @@ static uint64_t find_core_limit(void) {
 }
 
 /* Write into the record which cores the process may run on, and its limit of processor time. */
-void weft_record_cores(void) {
+void weft_record_processors(void) {
     static cpu_set_t allowed[MOST / CPU_SETSIZE];
     if (sched_getaffinity(0, sizeof allowed, allowed)) return;
     char words[LISTED];
@@ -67,6 +67,6 @@ void weft_record_cores(void) {
     uint8_t payload[LISTED + 32];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     weft_write_bytes(&text, words, length);
-    weft_write_unsigned(&text, find_core_limit());
+    weft_write_unsigned(&text, find_cpu_quota());
     weft_write_definition(WEFT_DEF_CORES, payload, (size_t)(text.p - payload));
 }

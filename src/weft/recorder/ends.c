@@ -86,8 +86,8 @@ static bool is_allowed_outside_mpi(const char *name) {
 
 WEFT_HIDDEN void weft_start_record(void);
 
-/* Record the first call of MPI before its initialisation, and the first one after its end. Return whether function `k`
- * is the latter, whose call is then recorded as an event, too. */
+/* Record the first call of MPI before its initialisation, and the first one after its end; `k`: number of the called
+ * function. Return true for the first call after the end, which the caller then records as an event, too. */
 bool weft_record_call_outside_mpi(int k) {
     static bool said_before, said_behind;
     if (weft_depth || weft_recording || (weft_the_record && !weft_over) || is_allowed_outside_mpi(weft_names[k]))

@@ -192,7 +192,7 @@ static bool make_room_for_element(void **array, uint32_t n, uint32_t *space, siz
 
 /* Return which of the group's lines of loads a load belongs to, a new one if there is none; READS if there are too
  * many. */
-static uint32_t find_load_line(struct group *group, const struct load *load) {
+static uint32_t find_or_add_load_line(struct group *group, const struct load *load) {
     for (uint32_t line = 0; line < group->reads; line++)
         if (group->read[line].at == load->at && group->read[line].array == load->array) return line;
     if (group->reads == READS) return READS;
@@ -203,12 +203,13 @@ static uint32_t find_load_line(struct group *group, const struct load *load) {
     return group->reads++;
 }
 
-/* Let the ghost cells that were loaded since the store before go with the cell that is stored now. */
-static void take_recent_loads(struct group *group, uint32_t target) {
+/* Note in a group of stores that the ghost cells loaded since the last store may have gone into the cell that is stored
+ * now (`target`). Ends the watch if there are too many. */
+static void attach_recent_loads(struct group *group, uint32_t target) {
     uint64_t first = recent_load_count > WINDOW ? recent_load_count - WINDOW : 0;
     for (uint64_t k = first; k < recent_load_count; k++) {
         const struct load *load = &recent_loads[k % WINDOW];
-        uint32_t line = find_load_line(group, load);
+        uint32_t line = find_or_add_load_line(group, load);
         if (line == READS) continue;
         if (group->pairs_n == MOST_PAIRS ||
             !make_room_for_element((void **)&group->pairs, group->pairs_n, &group->pairs_space, sizeof *group->pairs)) {
@@ -223,7 +224,8 @@ static void take_recent_loads(struct group *group, uint32_t target) {
 
 /* Return the open group of stores that one place in the code makes into an array, a new one if there is none; NULL if
  * the watch has ended. `copies`: the store is a copy, not computed. */
-static struct group *find_open_group(struct ghost_array *array, uintptr_t code_address, bool copies, uint64_t moment) {
+static struct group *find_or_open_group(struct ghost_array *array, uintptr_t code_address, bool copies,
+                                        uint64_t moment) {
     for (int k = 0; k < weft_halo_open; k++)
         if (groups[k].at == code_address && groups[k].array == array && groups[k].copies == copies) return &groups[k];
     if (weft_halo_open == GROUPS) weft_write_open_stores();
@@ -249,11 +251,11 @@ static void record_store(struct ghost_array *array, uint32_t place, uintptr_t co
     array->stores += is_ghost;
     if (array == last_array && place == last_cell) { /* v = 0; v += a; v += b: one store */
         if (is_ghost) recent_load_count = 0;
-        else take_recent_loads(last_group, place);
+        else attach_recent_loads(last_group, place);
         return;
     }
     if (array->cells[place] >> EPOCH_SHIFT == epoch) weft_write_open_stores();
-    struct group *group = is_watching ? find_open_group(array, code_address, copies, moment) : NULL;
+    struct group *group = is_watching ? find_or_open_group(array, code_address, copies, moment) : NULL;
     if (!group) return;
     if (!make_room_for_element((void **)&group->places, group->places_n, &group->places_space, sizeof *group->places)) {
         give_up_watch("there is no memory");
@@ -264,7 +266,7 @@ static void record_store(struct ghost_array *array, uint32_t place, uintptr_t co
     group->of_ghosts |= is_ghost;
     array->cells[place] = (array->cells[place] & OF_CELL) | epoch << EPOCH_SHIFT;
     if (is_ghost || copies) recent_load_count = 0;
-    else take_recent_loads(group, place);
+    else attach_recent_loads(group, place);
     last_array = array;
     last_cell = place;
     last_group = group;

@@ -30,8 +30,8 @@ static void free_undeclared(struct undeclared_array *array) {
     free(array);
 }
 
-/* Count the arrays whose widths are not declared, for the access hooks (weft_halo_waiting). */
-static void count_undeclared(void) {
+/* Set weft_halo_waiting, which the access hooks read, to the number of arrays whose widths are not declared. */
+static void update_undeclared_count(void) {
     int n = 0;
     for (struct undeclared_array *array = undeclared_arrays; array; array = array->next) n++;
     weft_halo_waiting = n;
@@ -47,7 +47,7 @@ void weft_forget_arrays_of_unknown_widths(uintptr_t low, uintptr_t high) {
             *link = array->next;
             free_undeclared(array);
         } else link = &array->next;
-    count_undeclared();
+    update_undeclared_count();
 }
 
 /* Watch an array with the widths that are known of its ghosts so far; return whether that is possible. */
@@ -76,8 +76,8 @@ static bool are_alike(const struct undeclared_array *first, const struct undecla
            !memcmp(&first->declaration.grid, &second->declaration.grid, sizeof first->declaration.grid);
 }
 
-/* Return whether an array has the size of another one without its ghosts, and has had no receive itself: then new
- * values go to it, and it has no ghosts. */
+/* Return whether an array probably holds new values for the inner part of another one, and so has no ghosts: it has the
+ * size of that one without its ghosts, and no receive has gone into it. */
 static bool is_inner_part(const struct undeclared_array *array, const struct undeclared_array *outer) {
     bool has_guessed_ghosts = false;
     for (int d = 0; d < array->given.dims; d++) {
@@ -88,7 +88,8 @@ static bool is_inner_part(const struct undeclared_array *array, const struct und
     return has_guessed_ghosts && !array->filled;
 }
 
-/* Give the widths that a receive has shown for an array to the arrays like it. */
+/* Give the widths that a receive has shown for an array to all arrays of the same shape and grid of ranks. Arrays that
+ * are the inner part of this one get widths of 0. */
 static void spread_ghost_widths(struct undeclared_array *from) {
     for (struct undeclared_array *array = undeclared_arrays; array; array = array->next) {
         if (array == from) continue;
@@ -189,6 +190,6 @@ bool weft_watch_array_of_unknown_widths(const struct ghost_array *given, const i
     array->declaration.again = true; /* from now on */
     array->next = undeclared_arrays;
     undeclared_arrays = array;
-    count_undeclared();
+    update_undeclared_count();
     return true;
 }

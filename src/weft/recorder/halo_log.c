@@ -182,7 +182,7 @@ static bool enlarge_use_table(void) {
 
 /* Return the number of a group's use, which is written down when it comes for the first time; UINT32_MAX without
  * memory. */
-static uint32_t find_use_number(const struct group *group) {
+static uint32_t find_or_define_use_number(const struct group *group) {
     uint64_t hash = group->hash ? group->hash : 1;
     if (uses.n * 2 >= uses.space && !enlarge_use_table()) return UINT32_MAX;
     uint32_t index = (uint32_t)hash & (uses.space - 1);
@@ -201,7 +201,7 @@ void weft_write_store_group(const struct group *group) {
         uint64_t moment;
         uint32_t looks, runs;
     } reads[READS];
-    uint32_t head[2] = {find_use_number(group), group->reads};
+    uint32_t head[2] = {find_or_define_use_number(group), group->reads};
     for (uint32_t line = 0; line < group->reads; line++) {
         reads[line].moment = group->moment;
         reads[line].looks = (uint32_t)group->read[line].looks;

@@ -41,7 +41,7 @@ struct weft_hashing {
 };
 
 /* Return the space in which a thread computes hashes, made at first use; NULL without memory. */
-static struct weft_hashing *find_hashing_space(struct weft_thread *thread) {
+static struct weft_hashing *find_or_make_hashing_space(struct weft_thread *thread) {
     if (LIKELY(thread->hashing != NULL)) return thread->hashing;
     void *memory = NULL;
     if (posix_memalign(&memory, 64, (sizeof(struct weft_hashing) + 63) / 64 * 64)) return NULL;
@@ -109,7 +109,7 @@ static WEFT_ASKS struct type_layout find_type_layout(MPI_Datatype type, int dept
 
 /* Find out how elements of a datatype are hashed: as they lie in memory, without the padding of long doubles, packed by
  * MPI, or not at all. */
-static WEFT_COLD void find_type_hashing(struct type_hashing *hashed_type, uint32_t id, MPI_Datatype type) {
+static WEFT_COLD void determine_type_hashing(struct type_hashing *hashed_type, uint32_t id, MPI_Datatype type) {
     MPI_Count size = 0, lb = 0, extent = 0, true_lb = 0, true_extent = 0;
     *hashed_type = (struct type_hashing){.id = id, .manner = NOT_AT_ALL};
     if (REAL(MPI_Type_size_x)(type, &size) != MPI_SUCCESS || size <= 0 || size == MPI_UNDEFINED ||
@@ -134,7 +134,7 @@ static WEFT_COLD void find_type_hashing(struct type_hashing *hashed_type, uint32
 static const struct type_hashing *get_type_hashing(struct weft_hashing *hashing, MPI_Datatype type) {
     uint32_t id = weft_find_object_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type);
     struct type_hashing *hashed_type = &hashing->shapes[id % SHAPES];
-    if (UNLIKELY(hashed_type->id != id || !hashed_type->manner)) find_type_hashing(hashed_type, id, type);
+    if (UNLIKELY(hashed_type->id != id || !hashed_type->manner)) determine_type_hashing(hashed_type, id, type);
     return hashed_type;
 }
 
@@ -233,7 +233,7 @@ struct weft_hash weft_hash_buffers(const struct weft_call_buffer *buffers, int64
                                    bool keep) {
     WEFT_WORK(WEFT_HASHES);
     struct weft_hash result = {.known = false};
-    struct weft_hashing *hashing = find_hashing_space(weft_self);
+    struct weft_hashing *hashing = find_or_make_hashing_space(weft_self);
     if (!hashing || !hashing->space) return result;
     bool any = false;
     XXH3_64bits_reset(&hashing->state);

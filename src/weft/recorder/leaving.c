@@ -145,7 +145,7 @@ static Object *record_exception(Object *self, Object *arguments) {
 }
 
 /* Return the dictionary in which leaving.py is executed, made at first use; NULL if that fails. Needs the GIL. */
-static Object *find_leaving_globals(void) {
+static Object *find_or_make_leaving_globals(void) {
     static struct method method = {"tell", record_exception, VARIABLE, NULL};
     static Object *dictionary;
     if (dictionary) return dictionary;
@@ -166,7 +166,7 @@ static void call_leaving_function(const char *name, Object *argument) {
     int depth = weft_depth;
     weft_depth = 1;
     py.PyErr_Fetch(&under_way[0], &under_way[1], &under_way[2]);
-    Object *dictionary = find_leaving_globals(),
+    Object *dictionary = find_or_make_leaving_globals(),
            *function = dictionary ? py.PyDict_GetItemString(dictionary, name) : NULL;
     Object *done = function ? py.PyObject_CallFunctionObjArgs(function, argument, NULL) : NULL;
     if (done) py.Py_DecRef(done);
@@ -338,7 +338,7 @@ static Object *record_at_python_exit(Object *self, Object *unused) {
 
 /* Serve as Python's audit hook: when asyncio's first loop makes a socket, let leaving.py watch asyncio's tasks. Return
  * 0, so that nothing is forbidden. */
-static int find_asyncio_by_audit(const char *event, Object *arguments, void *hook_data) {
+static int watch_asyncio_by_audit(const char *event, Object *arguments, void *hook_data) {
     static bool done;
     (void)arguments, (void)hook_data;
     if (done || event[0] != 's' || strcmp(event, "socket.__new__") || !weft_can_record_ending()) return 0;
@@ -371,7 +371,7 @@ void weft_begin_watching_python_exit(void) {
     if (!strncmp(py.Py_GetVersion(), "3.", 2) && !strstr(py.Py_GetVersion(), "free-threading")) insert_python_hooks();
     Object *modules = py.PySys_GetObject("modules");
     if (modules && py.PyDict_GetItemString(modules, "asyncio.log")) call_leaving_function("tasks", NULL);
-    else py.PySys_AddAuditHook(find_asyncio_by_audit, NULL);
+    else py.PySys_AddAuditHook(watch_asyncio_by_audit, NULL);
     py.PyErr_Clear();
     py.PyErr_Restore(under_way[0], under_way[1], under_way[2]);
     weft_depth = depth;

@@ -161,8 +161,9 @@ static struct region *find_mapping(uintptr_t address) {
     return find_known_mapping(address);
 }
 
-/* Allow for more steps of looking at memory, by the time that has passed. */
-static void earn_steps(void) {
+/* Allow more steps of reading the heap (`steps`, which limits what the recorder spends on that), by the time that has
+ * passed since the last call. */
+static void refill_step_budget(void) {
     static int64_t last_ns;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -296,7 +297,7 @@ static bool find_own_mapping_block(uintptr_t address, struct region *region, str
 
 /* Find the block of malloc that holds an address; return false where none is known. Needs the lock. */
 static bool find_block(uintptr_t address, struct weft_block *block) {
-    earn_steps();
+    refill_step_budget();
     if (address < PAGE || steps <= 0 || weft_is_on_own_stack((const void *)address, 1) || !is_malloc_known())
         return false;
     view.start = view.end = 0; /* what was seen for another buffer is old */
@@ -318,9 +319,9 @@ void weft_note_buffer_for_lookup(const void *buffer) {
         thread->buffers[thread->met++] = (uintptr_t)buffer;
 }
 
-/* Record the blocks that hold the buffers of the thread's call: its thread slot, the ticks before the call, how many
- * there are, and for each the buffer's address, its block's first byte and the block's bytes. */
-static void record_blocks(struct weft_thread *thread) {
+/* Look up the heap blocks that hold the buffers of the thread's next call, and record address and size of each
+ * (WEFT_DEF_BLOCKS in format.h). Needs the lock. */
+static void record_blocks_of_buffers(struct weft_thread *thread) {
     uint8_t payload[64 + 32 * MET];
     struct weft_block blocks[MET];
     uintptr_t addresses[MET];
@@ -348,7 +349,7 @@ void weft_check_plan_and_look_up_buffers(struct weft_thread *thread, struct weft
     weft_note_buffer_for_lookup((const void *)(uintptr_t)event->buffer);
     if (weft_take_lock(&lock)) {
         WEFT_WORK(WEFT_HEAP);
-        record_blocks(thread);
+        record_blocks_of_buffers(thread);
         pthread_mutex_unlock(&lock);
     }
     thread->fresh = false;
@@ -375,8 +376,8 @@ void weft_look_up_buffer_if_few_lookups(struct weft_thread *thread, const struct
     if (!thread->fresh) weft_look_up_buffers_at_next_call(thread);
 }
 
-/* Record where the frames of a call's callers end: the call site, an address below the frame of the call's function,
- * how many callers there are, and for each how far above that address its frame ends, from that function's on. */
+/* Record where on the stack the frames of a call site's callers end (WEFT_DEF_WAY in format.h), so that the analysis
+ * can tell in which frame a buffer lies. */
 void weft_record_caller_frames(const struct weft_site_cached *site) {
     uint8_t payload[64 + 10 * WEFT_CALLERS];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
@@ -409,8 +410,8 @@ void weft_begin_window_block_watch(MPI_Win window, const void *base, int64_t siz
     pthread_mutex_unlock(&lock);
 }
 
-/* Before a window is freed, record if its memory was given back before: the window, the thread slot, and the ticks
- * before the call that frees the window (`enter`). */
+/* Before a window is freed, end the watch of its memory, and record if the program had already freed or shrunk that
+ * memory. `id`: the window's; `enter`: ticks before the call that frees the window. */
 void weft_check_window_block(struct weft_thread *thread, MPI_Win window, uint32_t id, uint64_t enter) {
     uint8_t payload[64];
     struct weft_block block_now = {0};

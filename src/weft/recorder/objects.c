@@ -406,9 +406,9 @@ bool weft_is_root(MPI_Comm comm, int root) {
     return facts && (facts->remote_size ? root == MPI_ROOT : root == facts->rank);
 }
 
-/* Set how many neighbours send to this process, and how many receive from it, in a communicator's topology; both 0
- * without one. */
-static void count_neighbours(MPI_Comm comm, int *in, int *out) {
+/* Read how many neighbours send to this process (`in`), and how many receive from it (`out`), in a communicator's
+ * topology; both 0 without one. */
+static void read_neighbour_counts(MPI_Comm comm, int *in, int *out) {
     int kind = MPI_UNDEFINED, n = 0, weighted = 0;
     *in = *out = 0;
     const struct weft_comm *facts = weft_find_comm(comm);
@@ -421,14 +421,14 @@ static void count_neighbours(MPI_Comm comm, int *in, int *out) {
 /* Return how many neighbours send to this process in a communicator's topology. */
 int weft_count_sending_neighbours(MPI_Comm comm) {
     int in, out;
-    count_neighbours(comm, &in, &out);
+    read_neighbour_counts(comm, &in, &out);
     return in;
 }
 
 /* Return how many neighbours receive from this process in a communicator's topology. */
 int weft_count_receiving_neighbours(MPI_Comm comm) {
     int in, out;
-    count_neighbours(comm, &in, &out);
+    read_neighbour_counts(comm, &in, &out);
     return out;
 }
 
@@ -756,7 +756,7 @@ static inline struct weft_pending **find_place_bucket(const MPI_Request *place) 
 
 /* Return the pending operation whose request the call put into the variable `place`, NULL if the variable holds another
  * handle by now. Needs the lock of the requests. */
-static struct weft_pending *find_pending_at(const MPI_Request *place, MPI_Request handle) {
+static struct weft_pending *find_pending_of_variable(const MPI_Request *place, MPI_Request handle) {
     if (!place) return NULL;
     for (struct weft_pending *pending = *find_place_bucket(place); pending; pending = pending->same_bucket)
         if (pending->place == place)
@@ -765,7 +765,7 @@ static struct weft_pending *find_pending_at(const MPI_Request *place, MPI_Reques
 }
 
 /* Forget a pending operation, and free what is kept for it. Needs the lock of the requests. */
-static void drop_pending(struct weft_pending *pending) {
+static void drop_pending_operation(struct weft_pending *pending) {
     if (pending->placed)
         for (struct weft_pending **link = find_place_bucket(pending->place); *link; link = &(*link)->same_bucket)
             if (*link == pending) {
@@ -820,7 +820,7 @@ uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pendin
         } else {
             for (struct weft_pending *next; head; head = next) { /* completed behind our back */
                 next = head->next;
-                drop_pending(head);
+                drop_pending_operation(head);
             }
             entry->extra = kept;
             entry->id = id;
@@ -839,11 +839,11 @@ uint32_t weft_add_request(MPI_Request request, const struct weft_pending *pendin
  * variable `place`, else the first one that this thread made and the call does not have yet, else the first that it
  * does not have. `stamp`: a number of the call if it names several requests, else 0. Set `guessed` if another one may
  * be meant. */
-static struct weft_pending *choose_pending(struct weft_pending *head, const MPI_Request *place, uint64_t stamp,
-                                           bool *guessed) {
+static struct weft_pending *choose_pending_operation(struct weft_pending *head, const MPI_Request *place,
+                                                     uint64_t stamp, bool *guessed) {
     *guessed = head && head->id <= head->doubt;
     if (!head || !head->next) return head;
-    struct weft_pending *pending = find_pending_at(place, head->handle);
+    struct weft_pending *pending = find_pending_of_variable(place, head->handle);
     *guessed = !pending || (stamp && pending->given == stamp);
     if (*guessed) {
         struct weft_pending *start = stamp && head->stamp == stamp ? head->cursor->next : head;
@@ -868,7 +868,7 @@ struct weft_found_request weft_find_request(MPI_Request request, const MPI_Reque
     lock_handle_table(table);
     struct entry *entry = find_or_make_handle_entry(table, H(request));
     if (entry) {
-        const struct weft_pending *pending = choose_pending(entry->extra, place, stamp, &found.guessed);
+        const struct weft_pending *pending = choose_pending_operation(entry->extra, place, stamp, &found.guessed);
         if (UNLIKELY(pending && pending->seen)) weft_copy_buffer_before_completion(pending);
         found.id = pending ? pending->id : entry->id ? entry->id : (entry->id = table->next_id++);
         found.status = pending ? pending->status : found.id == WEFT_ID_NULL ? WEFT_STATUS_NOTHING : WEFT_STATUS_MESSAGE;
@@ -972,7 +972,7 @@ struct weft_request_end weft_end_request(uint32_t id, MPI_Request before, MPI_Re
         }
         entry->id = head ? head->id : 0;
         if (!head) entry->state = GONE;
-        drop_pending(pending);
+        drop_pending_operation(pending);
     } else if (entry && !entry->extra && entry->id == id && after == MPI_REQUEST_NULL) {
         entry->state = GONE;
         entry->id = 0;

@@ -179,7 +179,7 @@ void weft_record_surroundings(void) {
     size_t n = 0;
     for (ssize_t at = 0; at < length && n < 1024; at += (ssize_t)strlen(line + at) + 1) words[n++] = line + at;
     weft_write_text_definition(WEFT_DEF_ARGV, words, n, true);
-    weft_record_cores();
+    weft_record_processors();
 }
 
 /* ---- threads ---- */

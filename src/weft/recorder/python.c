@@ -177,7 +177,7 @@ static WEFT_COLD struct code *define_python_code(uintptr_t object, struct code *
 
 /* Return the entry of a code object, defined now if it is new. Open addressing without deletion; when the table is full
  * the slot of the hash is used again, so a code may be defined twice, never wrongly. */
-static struct code *find_python_code(uintptr_t object) {
+static struct code *find_or_define_python_code(uintptr_t object) {
     size_t index = (size_t)((object >> 4) * 0x9e3779b97f4a7c15u >> 40) % CODES;
     for (size_t i = 0; i < 16; i++) {
         struct code *entry = &codes[(index + i) % CODES];
@@ -202,13 +202,13 @@ static const struct code *find_next_python_code(uintptr_t *frame, int *depth) {
     for (; *frame && *depth < 64; ++*depth, *frame = AT(uintptr_t, *frame, layout->frame_previous)) {
         uintptr_t object = CODE(AT(uintptr_t, *frame, layout->frame_code));
         if (is_code_object(object))
-            return find_python_code(object); /* else the entry frame of a C call into the interpreter */
+            return find_or_define_python_code(object); /* else the entry frame of a C call into the interpreter */
     }
     return NULL;
 }
 
 /* Return which instruction a frame executes, as its distance in bytes from the code's first one. */
-static uint32_t find_instruction(uintptr_t frame) {
+static uint32_t find_instruction_offset(uintptr_t frame) {
     return (uint32_t)(AT(uintptr_t, frame, layout->frame_instruction) -
                       (CODE(AT(uintptr_t, frame, layout->frame_code)) + layout->code_bytes));
 }
@@ -229,11 +229,11 @@ uint32_t weft_find_python_line(uint32_t *offset, struct weft_python_callers *cal
         if (found && code->hidden) continue;
         if (is_users) {
             callers->code[callers->n] = code->id;
-            callers->offset[callers->n++] = find_instruction(frame);
+            callers->offset[callers->n++] = find_instruction_offset(frame);
             continue;
         }
         found = code->id;
-        *offset = find_instruction(frame);
+        *offset = find_instruction_offset(frame);
         is_users = !code->hidden;
     }
     return found;

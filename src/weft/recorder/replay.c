@@ -32,7 +32,7 @@ static struct weft_control *control;
 static int own_record_rank = -1; /* this rank's place among all ranks of the record */
 static MPI_Comm silent_comm; /* a copy of MPI_COMM_SELF: nothing is ever sent there */
 
-static void find_next_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from);
+static void set_next_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from);
 
 /* Sleep for some microseconds, fewer than a second. */
 void weft_sleep_microseconds(long microseconds) {
@@ -132,7 +132,7 @@ int weft_start_replay(const char *folder, int rank) {
     for (uint32_t i = 0; i < header->threads && i < WEFT_CONTROL_THREADS; i++) {
         const struct weft_plan_entry *entries =
             find_in_plan(plan_threads[i].entries, plan_threads[i].entry_count, sizeof *entries);
-        find_next_turn((int)i, entries, entries ? plan_threads[i].entry_count : 0, 0);
+        set_next_turn((int)i, entries, entries ? plan_threads[i].entry_count : 0, 0);
     }
     weft_map_turn_counters(folder);
     control->state = WEFT_CONTROL_RUNNING;
@@ -206,9 +206,9 @@ static _Noreturn void hold_at_divergence(struct weft_replay *replay, struct weft
     }
 }
 
-/* Return the state of the calling thread's replay, made now with its part of the plan; NULL without memory. A thread
- * that the record does not have is reported as a divergence, and held. */
-static struct weft_replay *find_plan_of_thread(struct weft_thread *thread) {
+/* Make the state of the calling thread's replay, with its part of the plan, and return it; NULL without memory. For a
+ * thread that the record does not have, report a divergence and never return. */
+static struct weft_replay *start_replay_of_thread(struct weft_thread *thread) {
     static struct weft_replay nobody;
     struct weft_replay *replay = calloc(1, sizeof *replay);
     if (!replay) return NULL;
@@ -244,14 +244,15 @@ static struct weft_replay *find_plan_of_thread(struct weft_thread *thread) {
 struct weft_replay *weft_find_own_replay(void) {
     struct weft_thread *thread = weft_self;
     if (!weft_replaying || !thread) return NULL;
-    return LIKELY(thread->replay != NULL) ? thread->replay : find_plan_of_thread(thread);
+    return LIKELY(thread->replay != NULL) ? thread->replay : start_replay_of_thread(thread);
 }
 
 /* ---- turns: in which order the threads of a process post ---- */
 static struct { volatile uint32_t turn; volatile uint64_t at; } pending_turn[WEFT_CONTROL_THREADS];
 
-/* Note the next call of a thread that has a turn among the calls of all threads, from entry `from` of its plan on. */
-static void find_next_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from) {
+/* Find the next call of a thread, from entry `from` of its plan on, that has a turn among the calls of all threads, and
+ * set it as the thread's pending turn. */
+static void set_next_turn(int slot, const struct weft_plan_entry *entries, uint64_t count, uint64_t from) {
     while (from < count && !entries[from].turn) from++;
     pending_turn[slot].at = from;
     __atomic_store_n(&pending_turn[slot].turn, from < count ? entries[from].turn : UINT32_MAX, __ATOMIC_RELEASE);
@@ -293,7 +294,7 @@ void weft_await_posting_turn(void) {
 void weft_end_posting_turn(void) {
     struct weft_replay *replay = find_own_replay();
     if (replay && replay->at > pending_turn[replay->slot].at)
-        find_next_turn(replay->slot, replay->entries, replay->entry_count, replay->at);
+        set_next_turn(replay->slot, replay->entries, replay->entry_count, replay->at);
 }
 
 /* Return the state of the calling thread's replay, NULL if this process follows no plan. */

@@ -263,8 +263,8 @@ static struct weft_site_cached *find_site_entry(const struct weft_thread *thread
 
 /* Return the id of a call site by its address and callers, whatever the height of the stack (a recursion has many
  * heights); define it if it is new. 0: one of too many for this address. Needs the lock. */
-static uint32_t find_id_of_callers(struct weft_thread *thread, const struct weft_site_cached *site,
-                                   struct weft_site_cached *base) {
+static uint32_t find_or_define_id_of_callers(struct weft_thread *thread, const struct weft_site_cached *site,
+                                             struct weft_site_cached *base) {
     struct weft_site_cached wanted = {.address = site->address};
     for (uint32_t k = 0; k < site->callers; k++)
         wanted.frame = (wanted.frame ^ site->returns[k]) * 0x9e3779b97f4a7c15u + 1;
@@ -314,7 +314,7 @@ static WEFT_COLD struct weft_site_cached find_or_define_site(struct weft_thread 
         } else {
             base->heights++;
             find_callers(&wanted);
-            id = find_id_of_callers(thread, &wanted, base);
+            id = find_or_define_id_of_callers(thread, &wanted, base);
             if (!id) wanted = without_callers;
             else if (wanted.callers && base->heights <= HEIGHTS_TOLD) {
                 struct weft_site_cached recorded = wanted;

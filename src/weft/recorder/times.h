@@ -26,8 +26,8 @@ static inline double weft_add_clock_steps(double before, uint64_t steps, double 
     return time;
 }
 
-/* Return the number that makes the time `now` of the time `before`, for weft_read_next_time; WEFT_TIME_WHOLE where no
- * number of steps does. */
+/* Return the time `now` as its distance from the time `before`, in the form that weft_read_next_time reads;
+ * WEFT_TIME_WHOLE if no number of clock steps (of `unit` seconds) gives it. */
 static inline uint64_t weft_encode_time(double before, double now, double unit) {
     double steps = (now - before) / unit;
     if (!(steps > -0.5 && steps < 1e15)) return WEFT_TIME_WHOLE;

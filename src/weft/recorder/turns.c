@@ -50,7 +50,7 @@ static struct weft_plan_channel *find_channel(const struct weft_plan_turn *turn)
     return turn->kind != WEFT_TURN_NONE && channels && turn->channel < channel_count ? &channels[turn->channel] : NULL;
 }
 
-/* Return the time of the monotonic clock. */
+/* Return the time of the monotonic clock, in milliseconds. */
 static int64_t read_milliseconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -86,7 +86,7 @@ static void await_turn_of_access(const struct weft_plan_turn *turn) {
 }
 
 /* Count a lock or an atomic access as done, so that the next one in the recorded order may go on. */
-static void count_turn(const struct weft_plan_turn *turn) {
+static void count_finished_turn(const struct weft_plan_turn *turn) {
     struct weft_plan_channel *channel = find_channel(turn);
     if (!channel) return;
     if (turn->kind == WEFT_TURN_CHANGES) __atomic_add_fetch(&channel->changes, 1, __ATOMIC_ACQ_REL);
@@ -126,7 +126,7 @@ WEFT_REPLAY_CALL(MPI_Win_lock_all)(int assertion, MPI_Win win) {
 WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
     int64_t ordinal = weft_find_window_lock(win, rank);
     int code = REAL(MPI_Win_unlock)(rank, win);
-    if (ordinal >= 0) for_each_turn((uint32_t)ordinal, count_turn);
+    if (ordinal >= 0) for_each_turn((uint32_t)ordinal, count_finished_turn);
     return code;
 }
 
@@ -134,7 +134,7 @@ WEFT_REPLAY_CALL(MPI_Win_unlock)(int rank, MPI_Win win) {
 WEFT_REPLAY_CALL(MPI_Win_unlock_all)(MPI_Win win) {
     int64_t ordinal = weft_find_window_lock(win, -1);
     int code = REAL(MPI_Win_unlock_all)(win);
-    if (ordinal >= 0) for_each_turn((uint32_t)ordinal, count_turn);
+    if (ordinal >= 0) for_each_turn((uint32_t)ordinal, count_finished_turn);
     return code;
 }
 
@@ -153,7 +153,7 @@ static const struct weft_plan_turn *find_own_turn(MPI_Win win, int target) {
     await_turn_of_access(turn);                                                                                           \
     int code = call;                                                                                                      \
     if (code == MPI_SUCCESS) code = REAL(MPI_Win_flush)(target, win);                                                     \
-    count_turn(turn);                                                                                                     \
+    count_finished_turn(turn);                                                                                            \
     return code;
 
 /* Make the access once it is next in the recorded order. */

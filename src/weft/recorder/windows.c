@@ -42,7 +42,7 @@ static struct window *find_window(MPI_Win handle) {
 
 /* Return the state of this process's lock of a target (-1: of all targets), NULL for a target that the window does not
  * have. */
-static struct target_lock *find_lock(struct window *known, int target) {
+static struct target_lock *find_target_lock(struct window *known, int target) {
     return known && target >= -1 && target < known->size ? &known->locks[1 + target] : NULL;
 }
 
@@ -112,7 +112,7 @@ static void record_window_access(struct weft_thread *thread, const struct weft_a
 /* Note that a lock of a target (-1: of all targets) was taken. `begin`: ticks before the call. */
 void weft_note_window_lock(struct weft_thread *thread, MPI_Win handle, int target, bool exclusive, uint64_t begin) {
     pthread_mutex_lock(&windows_lock);
-    struct target_lock *lock = find_lock(find_window(handle), target);
+    struct target_lock *lock = find_target_lock(find_window(handle), target);
     uint8_t kind = exclusive ? WEFT_ACCESS_EXCLUSIVE : WEFT_ACCESS_SHARED;
     if (lock)
         *lock = (struct target_lock){begin, weft_ticks(weft_clock_kind), thread->accesses, thread->made, kind, false};
@@ -122,7 +122,7 @@ void weft_note_window_lock(struct weft_thread *thread, MPI_Win handle, int targe
 
 /* Record a lock of a target that ends. Needs windows_lock. */
 static void record_lock_end(struct weft_thread *thread, struct window *known, int target) {
-    struct target_lock *lock = find_lock(known, target);
+    struct target_lock *lock = find_target_lock(known, target);
     if (!lock || !lock->kind) return;
     if (known->name)
         record_window_access(thread, &(struct weft_access){.window = known->name,
@@ -148,8 +148,8 @@ void weft_end_window_lock(struct weft_thread *thread, MPI_Win handle, int target
 int64_t weft_find_window_lock(MPI_Win handle, int target) {
     pthread_mutex_lock(&windows_lock);
     struct window *known = find_window(handle);
-    const struct target_lock *lock = find_lock(known, target);
-    if (lock && !lock->kind) lock = find_lock(known, -1);
+    const struct target_lock *lock = find_target_lock(known, target);
+    if (lock && !lock->kind) lock = find_target_lock(known, -1);
     int64_t ordinal = lock && lock->kind ? (int64_t)lock->ordinal : -1;
     pthread_mutex_unlock(&windows_lock);
     return ordinal;
@@ -160,7 +160,7 @@ int64_t weft_find_window_lock(MPI_Win handle, int target) {
 static void confirm_target_locks(struct window *known, int target) {
     for (int locked_target = target < 0 ? -1 : target; locked_target < (target < 0 ? known->size : target + 1);
          locked_target++) {
-        struct target_lock *lock = find_lock(known, locked_target);
+        struct target_lock *lock = find_target_lock(known, locked_target);
         if (!lock || !lock->kind || lock->flushed) continue;
         lock->held = weft_ticks(weft_clock_kind);
         lock->flushed = true;

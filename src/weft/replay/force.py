@@ -101,7 +101,10 @@ class Forcing:
         name = self.trace.event(rank, event).function.name
         call = next(find_completing_calls(self.trace.ranks[rank], event), None)
         if call is None:
-            raise UsageError(f"--force {self.forced}: {name} there completes none of several requests")
+            raise UsageError(
+                f"--force {self.forced}: {name} there does not choose among requests: #INDEX is for calls that do, "
+                "such as waitany; give =SOURCE for a receive"
+            )
         if index >= len(call.requests):
             raise UsageError(f"--force {self.forced}: {name} there has requests #0 to #{len(call.requests) - 1} only")
         if call.taken == (index,):

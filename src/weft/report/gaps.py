@@ -42,10 +42,10 @@ def _find_gaps(trace: Trace) -> Iterator[str]:
     for reason in dict.fromkeys(reason for _, reason in stopped):
         ranks = [rank for rank, why in stopped if why == reason]
         because = STOP_REASONS.get(reason, "for a reason that is not known")
-        yield f"the last calls of {rank_words(ranks)} were not recorded {because}, and nothing is said of them"
+        yield f"the last calls of {rank_words(ranks)} were not recorded {because}, and are not checked"
     damaged = [rank.index for rank in trace.ranks if rank.state == "damaged"]
     if damaged:
-        yield f"the record of {rank_words(damaged)} is damaged, and nothing is said of what it lost"
+        yield f"the record of {rank_words(damaged)} is damaged; the calls that it lost are not checked"
     elif trace.is_incomplete and not stopped:
         yield "a part of the record is damaged: the last lines say which"
 

@@ -114,22 +114,22 @@ class SuffixScope:
         asked = f" (--keep last:{wish:g}s)" if isinstance(wish, int | float) else ""
         seconds = max(spans, default=0) / 1e9
         return (
-            f"only the end of the run is there{asked}: {plural(self.trace.event_count, 'call')} of the last "
-            f"{seconds:.3g} s; {plural(self.suffix.dropped_count, 'earlier call')} were dropped, and nothing is said "
-            "of them"
+            f"only the end of the run was kept{asked}: {plural(self.trace.event_count, 'call')} of the last "
+            f"{seconds:.3g} s; {plural(self.suffix.dropped_count, 'earlier call')} were dropped and are not "
+            "checked"
         )
 
     def describe_analyses(self) -> list[str]:
         """Return sentences on which analyses look at the kept calls, and why the others do not."""
         searched = sorted(one.name for one in ANALYSES if self.is_searched(one))
         unordered = sorted(one.name for one in ANALYSES if one.in_suffix == "ordered" and not self.is_ordered)
-        lines = [f"looked for in these: {listed(searched)}"]
+        lines = [f"checked in the kept calls: {listed(searched)}"]
         if unordered:
             lines.append(
-                f"not looked for, as the dropped calls left open {self._reason_for_no_order()}: {listed(unordered)}"
+                f"not checked, as the dropped calls left open {self._reason_for_no_order()}: {listed(unordered)}"
             )
         left = [one.name for one in ANALYSES if one.in_suffix == "never"]
-        return [*lines, f"not looked for, as it takes the whole run: {listed(left)}"]
+        return [*lines, f"not checked, as that needs the whole run: {listed(left)}"]
 
     def _reason_for_no_order(self) -> str:
         is_unsettled = self._dropped is not None and self._dropped.unsettled

@@ -78,7 +78,10 @@ class TaskDebugger:
         if repetitions and not (repetitions.isdigit() and int(repetitions)):
             raise UsageError(f"{repetitions!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
-            raise UsageError(f"{self.focused_task().label} is not stepped: `break` in it and `continue`, or `task ID`")
+            raise UsageError(
+                f"{self.focused_task().label} cannot be stepped, only a task can: set a breakpoint in it (`break`) and "
+                "`continue`, or choose a task (`task ID`)"
+            )
         with deferring_interrupts():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
             return self._advance_repeatedly(movement, int(repetitions or 1))
 

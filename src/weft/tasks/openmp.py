@@ -903,7 +903,9 @@ class NativeBackend:
                 f"a task of {self.runtime} cannot be held: that would hold its thread, and all that lies beneath it"
             )
         if self._core is not None:
-            raise UsageError("a core file does not run: nothing in it can be held")
+            raise UsageError(
+                "a core file does not run, so `hold` has nothing to hold; its tasks and values can be shown"
+            )
         if self._turns is not None:
             raise UsageError("a task is held without --record and --replay only, which choose themselves who goes on")
         if self._holds is None:

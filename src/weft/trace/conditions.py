@@ -390,6 +390,14 @@ _NUMERIC: Final = (
 
 def check_value(term: Term) -> None:
     """Raise UsageError for a term whose value does not fit its key, before anything is read."""
+    try:
+        _parse_value(term)
+    except UsageError as error:
+        raise UsageError(f"{term}: {error}") from None
+
+
+def _parse_value(term: Term) -> None:
+    """Parse the value of a term as its key asks. UsageError if it does not fit."""
     condition, words = KEYS[term.key], term.value.split(",")
     if condition in _NUMERIC or (condition in (_select_by_peer, _select_by_tag) and words != ["any"]):
         parse_ranges(term.value)

@@ -47,7 +47,9 @@ def parse_lanes(text: str, rows: int) -> list[list[int]]:
         lanes.append(lane)
         total += len(lane)
         if len(lanes) > MAX_LANES or total > 4 * rows + MAX_LANES:
-            raise UsageError("too many lanes")
+            raise UsageError(
+                f"too many rows of the picture: at most {MAX_LANES:,}, and {4 * rows + MAX_LANES:,} ranks in them"
+            )
     return lanes
 
 

@@ -78,7 +78,8 @@ def refuse_foreign_run(path: Path) -> None:
             status = folder.lstat()
             if status.st_uid != os.geteuid():
                 raise UsageError(
-                    f"{folder} belongs to another user, who could lead what is gathered elsewhere: copy the run (cp -r)"
+                    f"{folder} belongs to another user, who could redirect what Weft writes there: copy the run to "
+                    "a folder of yours (cp -r) and gather into the copy"
                 )
             if stat.S_ISLNK(status.st_mode):
                 raise UsageError(f"{folder} is a link: not followed. Copy the run whole (cp -rL)")

@@ -57,7 +57,7 @@ static void describe_send_buffer(struct weft_event *event, int pvm_buffer) {
     int bytes = 0, tag, from;
     if (pvm_buffer > 0 && !real_pvm_bufinfo(pvm_buffer, &bytes, &tag, &from)) event->count = bytes;
     event->datatype = WEFT_PVM_PACKED;
-    event->object = weft_pvm_find_buffer_id(pvm_buffer);
+    event->object = weft_pvm_find_or_make_buffer_id(pvm_buffer);
 }
 
 /* ---- sending ---- */
@@ -69,7 +69,7 @@ static struct weft_event *begin_send(struct weft_thread *thread, uint16_t id, vo
                                      follower *follow) {
     struct weft_event *event = weft_begin_event(thread, id, site);
     if (!event) return NULL;
-    event->comm = weft_pvm_find_context_id();
+    event->comm = weft_pvm_find_or_define_context_id();
     event->peer = weft_pvm_find_rank(tid);
     event->tag = tag;
     if (buffer >= 0) describe_send_buffer(event, buffer);
@@ -124,7 +124,7 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
     ENTERED;
     struct weft_event *event = in.thread ? weft_begin_event(in.thread, F_pvm_psend, AT) : NULL;
     if (event) {
-        event->comm = weft_pvm_find_context_id();
+        event->comm = weft_pvm_find_or_define_context_id();
         event->peer = weft_pvm_find_rank(tid);
         event->tag = msgtag;
         event->buffer = (uint64_t)(uintptr_t)buf;
@@ -141,7 +141,8 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
 }
 
 /* ---- receiving ---- */
-static uint64_t request_key(const struct asked *request, uint32_t comm) {
+/* Return a hash of what a receive asks for, by which equal polls are known. */
+static uint64_t hash_request(const struct asked *request, uint32_t comm) {
     return weft_mix_bits((uint64_t)(uint32_t)request->tid, 0) ^ weft_mix_bits((uint64_t)(uint32_t)request->tag, 1) ^
            weft_mix_bits(comm, 2);
 }
@@ -181,7 +182,7 @@ static void describe_received_message(struct weft_event *event, const struct ask
     event->result = (uint32_t)bytes;
     event->datatype = WEFT_PVM_PACKED;
     event->count = bytes;
-    event->object = request->looks ? weft_pvm_find_buffer_id(buffer) : weft_pvm_number_new_buffer(buffer);
+    event->object = request->looks ? weft_pvm_find_or_make_buffer_id(buffer) : weft_pvm_number_new_buffer(buffer);
     int32_t source = weft_pvm_find_rank(from);
     if (UNLIKELY(source == WEFT_PVM_DAEMON)) {
         event->function = request->notice;
@@ -249,8 +250,8 @@ typedef int (*plain)(const struct asked *a, void *more);
 static int record_receive(struct weft_thread *thread, const struct asked *request, void *site, plain receive,
                           void *timeout) {
     if (UNLIKELY(weft_pvm_serves)) weft_pvm_set_state(WEFT_TASK_SERVING);
-    uint32_t comm = weft_pvm_find_context_id();
-    uint64_t key = request_key(request, comm);
+    uint32_t comm = weft_pvm_find_or_define_context_id();
+    uint64_t key = hash_request(request, comm);
     struct weft_event folding, *event = request->polls ? weft_begin_poll(thread, request->own, site, key, &folding)
                                                        : weft_begin_event(thread, request->own, site);
     if (!event) return receive(request, timeout);
@@ -383,7 +384,7 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
         call_ends();
         return code;
     }
-    describe_receive(event, &a, weft_pvm_find_context_id());
+    describe_receive(event, &a, weft_pvm_find_or_define_context_id());
     event->buffer = (uint64_t)(uintptr_t)buf;
     event->count = len;
     event->datatype = WEFT_PVM_TYPE(datatype);
@@ -560,7 +561,7 @@ MAKES_BUFFER(pvm_mkbuf)
         ENTERED;                                                                                                       \
         struct weft_event *event =                                                                                     \
             in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
-        if (event) event->object = weft_pvm_find_buffer_id(buffer);                                                    \
+        if (event) event->object = weft_pvm_find_or_make_buffer_id(buffer);                                            \
         if (event) weft_publish_event(in.thread, event);                                                               \
         int code = real_##name(buffer);                                                                                \
         if (event) weft_close_event(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);                          \
@@ -580,7 +581,7 @@ USES_BUFFER(pvm_pkmesgbody)
             in.thread && !in.inner && !weft_pvm_serves ? weft_begin_event(in.thread, F_##name, SITE) : NULL;           \
         if (event) {                                                                                                   \
             event->object =                                                                                            \
-                weft_pvm_find_buffer_id(F_##name == F_pvm_packf ? real_pvm_getsbuf() : real_pvm_getrbuf());            \
+                weft_pvm_find_or_make_buffer_id(F_##name == F_pvm_packf ? real_pvm_getsbuf() : real_pvm_getrbuf());    \
             struct weft_text text = weft_begin_tail(in.thread, event, 32 + (format ? strnlen(format, 4096) : 0));      \
             weft_write_string(&text, format);                                                                          \
             weft_end_tail(in.thread, &text);                                                                           \

@@ -70,8 +70,8 @@ extern WEFT_HIDDEN struct weft_task *weft_pvm_me;
 
 /* objects: buffers and contexts have numbers that PVM uses again */
 WEFT_HIDDEN uint32_t weft_pvm_number_new_buffer(int buffer);
-WEFT_HIDDEN uint32_t weft_pvm_find_buffer_id(int buffer);
-WEFT_HIDDEN uint32_t weft_pvm_find_context_id(void);
+WEFT_HIDDEN uint32_t weft_pvm_find_or_make_buffer_id(int buffer);
+WEFT_HIDDEN uint32_t weft_pvm_find_or_define_context_id(void);
 
 /* follow.c: replay */
 extern WEFT_HIDDEN volatile int weft_replaying;

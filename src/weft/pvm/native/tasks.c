@@ -162,8 +162,8 @@ uint32_t weft_pvm_number_new_buffer(int buffer) {
     return buffers[buffer % BUFFERS] = ++last_buffer;
 }
 
-/* Return the record's number of a message buffer; a new one if it is unknown. */
-uint32_t weft_pvm_find_buffer_id(int buffer) {
+/* Return the record's number of a message buffer, which gets a new one if it has none; WEFT_ID_NULL for no buffer. */
+uint32_t weft_pvm_find_or_make_buffer_id(int buffer) {
     if (buffer <= 0) return WEFT_ID_NULL;
     uint32_t id = buffers[buffer % BUFFERS];
     return id ? id : weft_pvm_number_new_buffer(buffer);
@@ -203,8 +203,9 @@ static uint32_t define_context_in_record(int context) {
     return id;
 }
 
-/* Return the record's id of the current context, which is a message space of its own like a communicator. */
-uint32_t weft_pvm_find_context_id(void) {
+/* Return the record's id of PVM's current context, which is a message space of its own like a communicator; a new
+ * context is defined in the record first. */
+uint32_t weft_pvm_find_or_define_context_id(void) {
     int context = real_pvm_getcontext();
     if (LIKELY(!context)) return WEFT_ID_WORLD;
     for (uint32_t i = 0; i < context_count; i++)

@@ -82,7 +82,7 @@ static entry *find_slot(entry *entries, uint64_t size, const object *task) {
 }
 
 // Rebuild the hash table without dead tasks, with enough room. Return 0 without memory.
-static int sweep_table(void) {
+static int rebuild_table(void) {
     uint64_t alive_count = 0;
     for (uint64_t i = 0; i < room; i++)
         alive_count += table[i].task != NULL && PyWeakref_GetObject(table[i].ref) != _Py_NoneStruct;
@@ -115,7 +115,7 @@ static birth *find_birth(const object *task) {
 // Store the birth record of a task and return it; NULL without memory. Takes over `ref`, a weak reference to the task,
 // and `born`.
 static birth *store_birth(object *task, object *ref, birth *born) {
-    if (born == NULL || (4 * used >= 3 * room && !sweep_table())) {
+    if (born == NULL || (4 * used >= 3 * room && !rebuild_table())) {
         Py_DecRef(ref);
         release_birth(born);
         return NULL;
@@ -667,14 +667,14 @@ enum { METHODS = sizeof methods / sizeof *methods };
 // Set up the recording of task births and return its Python functions (add, birth, chain, watch, walk, number); None if
 // asyncio's task type has an unknown layout. `given`: the objects of `names`. All are kept until the process ends,
 // because Python calls `gone` even while it shuts down.
-__attribute__((visibility("default"))) object *weft_births(object **given) {
+__attribute__((visibility("default"))) object *weft_begin_births(object **given) {
     object *functions[METHODS];
     for (size_t i = 0; i < sizeof(names) / sizeof(object *); i++) Py_IncRef(given[i]);
     py = (names){given[0], given[1], given[2], given[3],  given[4],  given[5], given[6],
                  given[7], given[8], given[9], given[10], given[11], given[12]};
     for (int i = 0; i < METHODS; i++)
         if ((functions[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
-    if (!sweep_table()) return NULL;
+    if (!rebuild_table()) return NULL;
     if (py.data == _Py_NoneStruct && !hook_initializers()) {
         Py_IncRef(_Py_NoneStruct);
         return _Py_NoneStruct;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 // Sleep in this thread as long as the debugger holds a task.
-void weft_tasks_wait(const task *held) {
+void weft_tasks_wait_while_held(const task *held) {
     const struct timespec two_milliseconds = {0, 2000000};
     int saved_errno = errno;
     while (__atomic_load_n(&held->traced, __ATOMIC_ACQUIRE) & HELD) syscall(SYS_nanosleep, &two_milliseconds, NULL);

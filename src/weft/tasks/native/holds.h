@@ -4,5 +4,5 @@
 #include "table.h"
 
 // Wait until a task is held no more.
-__attribute__((visibility("hidden"))) void weft_tasks_wait(const task *task_);
+__attribute__((visibility("hidden"))) void weft_tasks_wait_while_held(const task *task_);
 #endif

@@ -31,7 +31,7 @@ static int is_default_name(const char *text, long length) { // Task-17
 }
 
 // Return the number of a task name; a new name is defined in the file first.
-static uint32_t find_name_number(object *name, const char *text, long length) {
+static uint32_t find_or_define_name_number(object *name, const char *text, long length) {
     object *found = PyDict_GetItemWithError(py.names, name);
     if (found != NULL) return (uint32_t)PyLong_AsUnsignedLongLong(found);
     uint32_t number = (uint32_t)PyDict_Size(py.names) + 1;
@@ -57,7 +57,7 @@ static uint32_t find_task_name_number(object *task) {
     uint32_t number = UNNAMED;
     long length = 0;
     const char *text = name != NULL ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
-    if (text != NULL && !is_default_name(text, length)) number = find_name_number(name, text, length);
+    if (text != NULL && !is_default_name(text, length)) number = find_or_define_name_number(name, text, length);
     PyErr_Clear();
     if (name != NULL) Py_DecRef(name);
     if (method != NULL) Py_DecRef(method);
@@ -137,9 +137,9 @@ static void add_creation_site(object *task, birth *born) {
     if (number != NULL) Py_DecRef(number);
 }
 
-// Call a task's initializer. An eagerly started task makes its first step inside, before it has a birth record: that
-// step is recorded as no task's.
-static int initialize_without_task(initializer original, object *task, object *arguments, object *keywords) {
+// Call a task's initializer. An eagerly started task makes its first step inside, before it has a birth record: MPI
+// calls of that step are recorded as made outside of all tasks.
+static int initialize_task_outside_steps(initializer original, object *task, object *arguments, object *keywords) {
     object *eager = keywords != NULL ? PyDict_GetItemWithError(keywords, word.eager_start) : NULL;
     if (eager == NULL || PyObject_IsTrue(eager) != 1) return original(task, arguments, keywords);
     struct weft_switch before = weft_switch_now();
@@ -158,10 +158,12 @@ __attribute__((visibility("default"))) void weft_steps_define(int type, const vo
 
 __attribute__((visibility("default"))) uint64_t weft_steps_heard(void) { return step_count; }
 
-// Begin to record the steps of all tasks. `given`: a function that numbers code sites, a dictionary for name numbers,
-// Task.get_name, then asyncio's dictionary of current tasks or, if it cannot be watched, None and the objects of `py`
-// from `run` on; the caller keeps them alive. Return the replacement for Handle._run, or None.
-__attribute__((visibility("default"))) object *weft_steps(object **given) {
+// Begin to record the steps of all tasks. `given`, which the caller keeps alive:
+//   [0] a function that numbers code sites, [1] a dictionary for name numbers, [2] Task.get_name,
+//   [3] asyncio's dictionary of current tasks, or None if it cannot be watched,
+//   [4] to [8], only if [3] is None: Handle._run, and asyncio's step and wakeup functions (`py` from `run` on).
+// Return the function to put in place of Handle._run if [3] is None and the run is recorded, else None.
+__attribute__((visibility("default"))) object *weft_begin_steps(object **given) {
     if (!weft_switches_begin("asyncio")) goto nothing;
     py.site = given[0], py.names = given[1], py.get_name = given[2];
     word.get_name = PyUnicode_InternFromString("get_name");
@@ -181,7 +183,7 @@ __attribute__((visibility("default"))) object *weft_steps(object **given) {
     word.eager_start = PyUnicode_InternFromString("eager_start");
     if (word.callback == NULL || word.self == NULL || word.eager_start == NULL || function == NULL) return NULL;
     weft_born = add_creation_site;
-    weft_initialize = initialize_without_task;
+    weft_initialize = initialize_task_outside_steps;
     return PyInstanceMethod_New(function);
 nothing:
     Py_IncRef(_Py_NoneStruct);

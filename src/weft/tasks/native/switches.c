@@ -155,7 +155,7 @@ static COLD uint8_t *read_new_definitions(size_t *length) {
 }
 
 // Read from the record's new definitions which threads have called MPI by now. The lock must be held.
-static COLD void learn_threads(void) {
+static COLD void read_threads_that_called_mpi(void) {
     size_t length;
     uint8_t *bytes = read_new_definitions(&length);
     const uint8_t *cursor = bytes, *end = bytes + length;
@@ -368,7 +368,7 @@ static COLD bool find_slot(struct switches *switches) {
     while ((chunk = find_next_chunk(&rank_record.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL)
         rank_record.newest = chunk;
     switches->looked = get_used_bytes(rank_record.newest);
-    learn_threads();
+    read_threads_that_called_mpi();
     for (size_t i = known_thread_count; i-- > 0 && !switches->known;) {
         if (known_threads[i].tid != tid) continue;
         switches->known = true;
@@ -494,7 +494,7 @@ static COLD void write_build_id(const void *base, ElfW(Addr) load_address, char 
 
 // Return the number of the module that contains an address, defined in the file if new, and its load address; 0 if
 // there is none or no room. The lock must be held.
-static COLD uint64_t find_module_number(const void *address, ElfW(Addr) * load_address) {
+static COLD uint64_t find_or_define_module_number(const void *address, ElfW(Addr) * load_address) {
     Dl_info info;
     struct link_map *map = NULL;
     if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || map == NULL) return 0;
@@ -522,14 +522,14 @@ static COLD uint64_t find_module_number(const void *address, ElfW(Addr) * load_a
 }
 
 // Return the number of a code site (a return address), defined in the file if new; 0 if there is no room.
-static COLD uint32_t find_site_number(const void *address) {
+static COLD uint32_t find_or_define_site_number(const void *address) {
     uint32_t found = 0;
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < site_count && !found; i++)
         if (sites[i].address == address) found = i + 1;
     if (!found && site_count < SITES) {
         ElfW(Addr) load_address = 0;
-        uint64_t module = find_module_number(address, &load_address);
+        uint64_t module = find_or_define_module_number(address, &load_address);
         sites[site_count++].address = address;
         found = site_count;
         uint8_t payload[64], *end = weft_put_u(payload, found);
@@ -550,7 +550,7 @@ uint32_t weft_switches_site(const void *address) {
     uint64_t recent_index = (uintptr_t)address >> 2 & (RECENT - 1);
     if (switches != NULL && switches->recent[recent_index].address == address)
         return switches->recent[recent_index].site;
-    uint32_t site = find_site_number(address);
+    uint32_t site = find_or_define_site_number(address);
     if (switches != NULL) switches->recent[recent_index].address = address, switches->recent[recent_index].site = site;
     return site;
 }

@@ -81,7 +81,7 @@ static COLD task *refill_records(void) {
     return slab;
 }
 
-// Return a hash: the finalizer of a well-mixed one, cut short, so that neighbours come far apart.
+// Return a hash of a number (a multiplication and a shift), which takes neighbouring numbers far apart.
 static inline uint64_t mix_hash(uint64_t number) {
     number *= 0x9E3779B97F4A7C15u;
     return number ^ number >> 29;
@@ -132,8 +132,8 @@ static COLD void use_careful_callbacks(void);
 
 // Create a task in the rare cases of handle_task_create(): the first of a thread, slab or block of numbers, a traced
 // parent, an untied task. Unused parameters keep the others in their registers; `flags` may contain bits of `traced`.
-static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *task_data, int flags, int dependences,
-                               const void *pc) {
+static COLD void create_rare_task(ompt_data *from, const void *frame, ompt_data *task_data, int flags, int dependences,
+                                  const void *pc) {
     (void)from, (void)frame, (void)dependences;
     task_data->ptr = &nobody;
     if (flags & OMPT_TASK_TASKWAIT) return; // a taskwait with dependences never runs
@@ -165,7 +165,7 @@ static void handle_task_create(ompt_data *from, const void *frame, ompt_data *ta
     flags |= record->traced; // `nobody` is traced
     if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED | TRACED | UNTIED | ON | FINISHED)) ||
         RARELY((id & (SLAB - 1)) == 0))
-        return create_rarely(NULL, NULL, task_data, flags, 0, pc);
+        return create_rare_task(NULL, NULL, task_data, flags, 0, pc);
     task_data->ptr = init_record(record, id, parent, pc);
 }
 
@@ -185,7 +185,7 @@ static COLD void wait_until_released(task *prior_task, task *held_task, task *ol
     me.top = prior_task;
     held_task->below = old_below;
     me.held = held_task;
-    weft_tasks_wait(held_task);
+    weft_tasks_wait_while_held(held_task);
     me.held = NULL;
     held_task->below = prior_task;
     me.top = held_task;
@@ -230,7 +230,7 @@ static COLD void end_task(task *ended, task *next) {
 
 // Handle a task switch in the rare cases of handle_task_schedule(): traced, untied, suspended, cancelled or detached
 // tasks.
-static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
+static COLD void handle_rare_switch(ompt_data *from, int status, ompt_data *to) {
     task *prior = me.top, *next = to != NULL ? find_record(to) : prior->below;
     if (status == OMPT_SWITCH || status == OMPT_YIELD) return switch_tasks(prior, next);
     if (status == OMPT_COMPLETE || status == OMPT_CANCEL) end_task(prior, prior == &nobody ? next : prior->below);
@@ -252,13 +252,13 @@ static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
     CHECK(from->ptr == prior || (status > OMPT_DETACH && status != OMPT_SWITCH));
     if (status == OMPT_COMPLETE) { // on with what lies beneath it
         CHECK(prior == &nobody || to == NULL || prior->below == to->ptr);
-        if (RARELY(prior->traced & (TRACED | UNTIED | HELD))) return schedule_rarely(from, status, to);
+        if (RARELY(prior->traced & (TRACED | UNTIED | HELD))) return handle_rare_switch(from, status, to);
         me.top = prior->below;
         return release_record(prior);
     }
-    if (RARELY(status != OMPT_SWITCH)) return schedule_rarely(from, status, to);
+    if (RARELY(status != OMPT_SWITCH)) return handle_rare_switch(from, status, to);
     task *next = to->ptr;
-    if (RARELY(next == NULL) || next->below != FRESH) return schedule_rarely(from, status, to);
+    if (RARELY(next == NULL) || next->below != FRESH) return handle_rare_switch(from, status, to);
     next->below = prior;
     me.top = next;
     __asm__ volatile("" : : : "memory");
@@ -270,7 +270,7 @@ static void handle_task_schedule(ompt_data *from, int status, ompt_data *to) {
 // untied task on, it is not the worker's top that says which task is here, but what the runtime names.
 
 // Remove ended untied tasks from the top of this worker's stack, down to the task that the runtime says is running.
-static COLD void settle_worker(const task *running) {
+static COLD void pop_ended_untied_tasks(const task *running) {
     task *record = me.top;
     if (record == running || running == &nobody) return;
     while (record != &nobody && record != running) record = record->below;
@@ -285,7 +285,7 @@ static COLD void settle_worker(const task *running) {
 // OMPT callback in place of handle_task_create(), after the first untied task or taskloop.
 static void handle_create_carefully(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
                                     const void *pc) {
-    settle_worker(find_record(from));
+    pop_ended_untied_tasks(find_record(from));
     handle_task_create(from, frame, data, flags, dependences, pc == me.named ? me.loop : pc);
 }
 
@@ -293,7 +293,7 @@ static void handle_create_carefully(ompt_data *from, const void *frame, ompt_dat
 // an untied task.
 static void handle_schedule_carefully(ompt_data *from, int status, ompt_data *to) {
     task *prior = find_record(from);
-    settle_worker(prior);
+    pop_ended_untied_tasks(prior);
     if (status != OMPT_COMPLETE || prior == me.top || !(prior->traced & UNTIED))
         return handle_task_schedule(from, status, to);
     if (prior->traced & RUNS) weft_tasks_signal(ON_DONE, prior, me.top);
@@ -304,7 +304,7 @@ static void handle_schedule_carefully(ompt_data *from, int status, ompt_data *to
 
 // OMPT callback in place of handle_sync_region(), after the first untied task.
 static void handle_sync_carefully(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    if (data != NULL) settle_worker(find_record(data));
+    if (data != NULL) pop_ended_untied_tasks(find_record(data));
     handle_sync_region(kind, endpoint, parallel, data, pc);
 }
 
@@ -497,7 +497,7 @@ static void handle_sync_region(int kind, int endpoint, ompt_data *parallel, ompt
 }
 
 // Return a lock's entry in the table, added if new; NULL if the table is full. Lock-free, for any thread.
-static lock *find_lock(uint64_t id) {
+static lock *find_or_add_lock(uint64_t id) {
     uint64_t index = (id >> 3) * 0x9E3779B97F4A7C15u >> 52;
     for (int i = 0; i < LOCKS; i++, index = (index + 1) % LOCKS) {
         lock *entry = &weft_tasks.locks[index];
@@ -524,14 +524,14 @@ static void handle_mutex_acquired(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
     task *record = me.top;
     record->wait = 0;
-    lock *entry = find_lock(id);
+    lock *entry = find_or_add_lock(id);
     if (entry != NULL) entry->owner = record->id;
 }
 
 // OMPT callback: a lock was released.
 static void handle_mutex_released(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
-    lock *entry = find_lock(id);
+    lock *entry = find_or_add_lock(id);
     if (entry != NULL) entry->owner = 0;
 }
 
@@ -623,7 +623,7 @@ static int set_recording_callback(int event, ompt_function callback) {
 // Create the record of a task that turns.c will start later, as a child of the running one, and return it.
 task *weft_tasks_create(const void *created) {
     ompt_data data = {0};
-    create_rarely(NULL, NULL, &data, OMPT_TASK_EXPLICIT, 0, created);
+    create_rare_task(NULL, NULL, &data, OMPT_TASK_EXPLICIT, 0, created);
     return data.ptr;
 }
 
@@ -631,7 +631,7 @@ task *weft_tasks_top(void) { return me.top; }
 
 // Return the number of the task that holds a lock; 0 if none does.
 uint64_t weft_tasks_find_owner(uint64_t lock_id) {
-    const lock *entry = find_lock(lock_id);
+    const lock *entry = find_or_add_lock(lock_id);
     return entry != NULL ? entry->owner : 0;
 }
 

@@ -249,7 +249,7 @@ static void report_divergence(void) {
 
 // Wait up to some milliseconds for a change of turn; return whether there was one. The lock must be held; it is
 // released meanwhile.
-static int wait_for_change(long milliseconds) {
+static int wait_for_turn_change(long milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += milliseconds * 1000000L;
@@ -263,7 +263,7 @@ static int wait_for_change(long milliseconds) {
 // Wait one tick for a change of turn. Take the turn away from a thread that is blocked elsewhere, and report a recorded
 // turn that does not come. The lock must be held.
 static void wait_one_tick(patience *waiting) {
-    int woken = wait_for_change(TICK);
+    int woken = wait_for_turn_change(TICK);
     if (waiting->grants != turns.grants) *waiting = (patience){turns.grants, 0, 0};
     if (woken) return;
     waiting->ticks++;
@@ -284,7 +284,7 @@ static int has_no_children(const void *of) { return ((const job *)of)->children 
 static int is_empty(const void *of) { return ((const group *)of)->unfinished == 0; }
 
 // Return whether no other task than the running one owns a lock.
-static int is_lock_free(const void *lock_id) {
+static int is_lock_available(const void *lock_id) {
     uint64_t owner = weft_tasks_find_owner(*(const uint64_t *)lock_id);
     return owner == 0 || owner == weft_tasks_top()->id;
 }
@@ -335,7 +335,7 @@ static void wait_for_turn(condition fulfilled, const void *subject, int waited_f
     if (running_job == NULL) return;
     pthread_mutex_lock(&turns.lock);
     give_up_turn();
-    if (turns.mode == 'r' && turns.waiting > 0 && (random() & 1)) wait_for_change(1); // so that others come, too
+    if (turns.mode == 'r' && turns.waiting > 0 && (random() & 1)) wait_for_turn_change(1); // so that others come, too
     while (1) {
         job *next = decide_turn(fulfilled, subject, waited_for, &is_turn);
         if (!is_turn) {
@@ -623,7 +623,7 @@ static void handle_mutex_acquire(int kind, unsigned hint, unsigned how, uint64_t
     } else if (is_testing_lock) {
         take_next_turn();
     } else {
-        wait_for_turn(is_lock_free, &id, NONE);
+        wait_for_turn(is_lock_available, &id, NONE);
     }
 }
 

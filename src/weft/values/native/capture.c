@@ -58,7 +58,7 @@ static void free_thread(void *data) {
 }
 
 /* Open an iteration (or region) in a thread and return it; NULL without memory. */
-static struct frame *push_frame(struct thread *thread, uint32_t place, int64_t index) {
+static struct frame *open_iteration(struct thread *thread, uint32_t place, int64_t index) {
     if (thread->depth == thread->room) {
         uint32_t room = thread->room ? thread->room * 2 : 16;
         void *grown = room <= DEEP ? realloc(thread->frames, room * sizeof *thread->frames) : NULL;
@@ -78,7 +78,7 @@ static struct thread *find_or_make_thread(void) {
     thread = calloc(1, sizeof *thread);
     if (!thread) return NULL;
     thread->slot = (uint16_t)__atomic_fetch_add(&thread_count, 1, __ATOMIC_RELAXED);
-    if (!push_frame(thread, 0, 0) || pthread_setspecific(thread_key, thread)) {
+    if (!open_iteration(thread, 0, 0) || pthread_setspecific(thread_key, thread)) {
         free_thread(thread);
         return NULL;
     }
@@ -144,7 +144,7 @@ static bool is_index_wanted(const struct weft_rule *rule, int64_t index) {
 }
 
 /* Close the innermost open iteration of a thread. */
-static void pop_frame(struct thread *thread) {
+static void close_innermost_iteration(struct thread *thread) {
     struct frame *frame = &thread->frames[--thread->depth];
     free(frame->children);
     if (!frame->off) weft_write_record(thread->slot, WEFT_VALUE_LEAVE, frame->place, NULL, 0);
@@ -155,15 +155,15 @@ static void pop_frame(struct thread *thread) {
 static bool close_loop(struct thread *thread, uint32_t name) {
     for (uint32_t i = thread->depth; name && i-- > 1;) {
         if (weft_places[thread->frames[i].place].name != name) continue;
-        while (thread->depth > i) pop_frame(thread);
+        while (thread->depth > i) close_innermost_iteration(thread);
         return true;
     }
     return false;
 }
 
-/* Return how often a loop was started before within its surroundings. An index that does not continue in the loop's
- * direction starts it anew. */
-static uint32_t count_instance(struct child *child, int64_t index) {
+/* Note that a loop begins the iteration `index`, and return how often the loop was started before within its
+ * surroundings. An index that does not continue in the loop's direction starts it anew. */
+static uint32_t count_loop_start(struct child *child, int64_t index) {
     int direction = index > child->last ? 1 : index < child->last ? -1 : 0;
     bool goes_on = child->count && direction && (!child->direction || child->direction == direction);
     child->direction = goes_on ? direction : 0;
@@ -180,11 +180,11 @@ static void enter_scope(uint32_t number, int64_t index, bool is_nested) {
         if (!is_nested) close_loop(thread, place->name);
         struct frame *above = &thread->frames[thread->depth - 1];
         struct child *child = find_or_add_child(above, place->name, 0);
-        struct weft_value_scope body = {.index = index, .instance = child ? count_instance(child, index) : 0};
+        struct weft_value_scope body = {.index = index, .instance = child ? count_loop_start(child, index) : 0};
         int level = place->own.level != WEFT_KEEP_UNSAID ? place->own.level : above->level;
         bool is_off =
             above->off || level == WEFT_KEEP_NONE || !is_index_wanted(&place->own, index) || !place->around.here;
-        struct frame *frame = push_frame(thread, number, index);
+        struct frame *frame = open_iteration(thread, number, index);
         if (frame) {
             frame->off = is_off;
             frame->level = level;
@@ -218,7 +218,7 @@ void weft_values_leave(uint32_t number) {
 
 /* Return how much of a probe's values to keep (enum weft_values_level): by its own rule, else its loop's, else its
  * file's or procedure's. */
-static int find_level(const struct place *place, const struct frame *frame) {
+static int find_keep_level(const struct place *place, const struct frame *frame) {
     int level = place->own.level;
     if (level == WEFT_KEEP_UNSAID) level = frame->level;
     if (level == WEFT_KEEP_UNSAID) level = place->around.level;
@@ -226,14 +226,14 @@ static int find_level(const struct place *place, const struct frame *frame) {
 }
 
 /* Return the lowest level at which a value is kept: program accesses without a probe need a higher one than probes. */
-static int find_least_level(const struct weft_array *array) {
+static int find_least_keep_level(const struct weft_array *array) {
     return array->order & WEFT_READ      ? WEFT_KEEP_FULL
            : array->order & WEFT_WRITTEN ? WEFT_KEEP_CHANGES
                                          : WEFT_KEEP_MINIMAL;
 }
 
 /* Return a hash of which part of a global array an array is; 0 if it is no part. */
-static uint64_t hash_box(const struct weft_array *array) {
+static uint64_t hash_array_part(const struct weft_array *array) {
     uint64_t box = array->of != NULL;
     for (int dimension = 0; array->of && dimension < array->dims && dimension < 8; dimension++)
         box =
@@ -245,13 +245,13 @@ static uint64_t hash_box(const struct weft_array *array) {
 static void record_probe(struct thread *thread, uint32_t number, const struct weft_array *array) {
     struct place *place = &weft_places[number];
     struct frame *frame = &thread->frames[thread->depth - 1];
-    struct child *child = find_or_add_child(frame, place->name, hash_box(array));
+    struct child *child = find_or_add_child(frame, place->name, hash_array_part(array));
     uint32_t ordinal = child ? child->count++ : 0;
     uint64_t times = place->times++;
-    int level = find_level(place, frame);
+    int level = find_keep_level(place, frame);
     bool chosen = is_index_wanted(&place->own, frame->index) && is_index_wanted(&place->around, frame->index) &&
                   times % place->own.every == 0 && times % place->around.every == 0;
-    if (frame->off || level < find_least_level(array) || !chosen) return;
+    if (frame->off || level < find_least_keep_level(array) || !chosen) return;
     const char *why = weft_find_refusal(array);
     if (why) {
         weft_report_problem(thread->slot, number, why);

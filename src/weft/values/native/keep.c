@@ -22,20 +22,20 @@ struct page_check {
 };
 
 /* Check with one system call whether the collected pages are readable; set `gone` if one is not. */
-static void check_asked_pages(struct page_check *asked) {
+static void check_collected_pages(struct page_check *asked) {
     char got[PAGES_AT_ONCE];
     ssize_t readable = asked->n ? weft_read_own_memory(got, asked->pieces, asked->n) : 0;
     if (readable >= 0 && readable < asked->n) asked->gone = true;
     asked->n = 0;
 }
 
-/* Collect the pages of [low, high) for check_asked_pages(), except those collected just before. */
-static void ask_for_pages(struct page_check *asked, uintptr_t low, uintptr_t high) {
+/* Collect the pages of [low, high) for check_collected_pages(), except those collected just before. */
+static void collect_pages(struct page_check *asked, uintptr_t low, uintptr_t high) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (high + page - 1) & ~(page - 1);
     low &= ~(page - 1);
     bool goes_on = low >= asked->from && low <= asked->to;
     for (uintptr_t at = goes_on ? asked->to : low; at < end && !asked->gone; at += page) {
-        if (asked->n == PAGES_AT_ONCE) check_asked_pages(asked);
+        if (asked->n == PAGES_AT_ONCE) check_collected_pages(asked);
         asked->pieces[asked->n++] = (struct iovec){(void *)at, 1};
     }
     if (!goes_on) asked->from = low;
@@ -50,13 +50,13 @@ static bool is_readable(const struct weft_array *array) {
         uintptr_t at = (uintptr_t)run.at;
         int64_t last = (run.n - 1) * run.stride;
         if (last / run.n < 1024 && last / run.n > -1024)
-            ask_for_pages(&asked, last < 0 ? at + (uintptr_t)last : at,
+            collect_pages(&asked, last < 0 ? at + (uintptr_t)last : at,
                           (last < 0 ? at : at + (uintptr_t)last) + array->size);
         else
             for (int64_t element = 0; element < run.n; element++, at += (uintptr_t)run.stride)
-                ask_for_pages(&asked, at, at + array->size);
+                collect_pages(&asked, at, at + array->size);
     }
-    if (!asked.gone) check_asked_pages(&asked);
+    if (!asked.gone) check_collected_pages(&asked);
     return !asked.gone;
 }
 

@@ -31,8 +31,8 @@ void weft_write_record(uint16_t thread, int kind, uint32_t place, const void *bo
     weft_values_end_record();
 }
 
-/* Return the hash bucket of a place (a probe, loop or region of the program). */
-static uint32_t find_bucket(int kind, const char *name, const char *file, uint32_t line) {
+/* Return the index in the hash table (`buckets`) of a place (a probe, loop or region of the program). */
+static uint32_t hash_place(int kind, const char *name, const char *file, uint32_t line) {
     uint32_t hash = 2166136261u ^ (uint32_t)kind ^ line * 2654435761u;
     for (; *name; name++) hash = (hash ^ (uint8_t)*name) * 16777619u;
     for (; *file; file++) hash = (hash ^ (uint8_t)*file) * 16777619u;
@@ -51,7 +51,7 @@ void weft_report_problem(uint16_t thread, uint32_t number, const char *what) {
 
 /* Find the file of the module that contains an address, and the address as the module's debug information counts it.
  * Return false if there is none. */
-static bool find_module(void *address, char *path, uint64_t *offset) {
+static bool find_module_of_address(void *address, char *path, uint64_t *offset) {
     Dl_info info;
     struct link_map *map = NULL;
     if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map) return false;
@@ -83,7 +83,7 @@ static size_t write_callers(const char *file, char *buffer, size_t capacity) {
     for (int i = 0; i < frame_count; i++) {
         char path[PATH_MAX];
         if (!dladdr(frames[i], &of) || of.dli_fbase == own.dli_fbase) continue;
-        if (!find_module(frames[i], path, &offset)) continue;
+        if (!find_module_of_address(frames[i], path, &offset)) continue;
         size_t length = strlen(path) + 1;
         if (used + sizeof offset + length > capacity) break;
         memcpy(buffer + used, &offset, sizeof offset);
@@ -134,7 +134,7 @@ uint32_t weft_find_namesake(int kind, const char *name) {
 /* Return the number of a place (a probe, loop or region); a new one is recorded. 0 if there is no room. */
 uint32_t weft_find_or_add_place(uint16_t thread, int kind, const char *name, const char *file, uint32_t line,
                                 const char *function) {
-    uint32_t bucket = find_bucket(kind, name, file, line), known = find_place(kind, name, file, line, bucket);
+    uint32_t bucket = hash_place(kind, name, file, line), known = find_place(kind, name, file, line, bucket);
     if (known || weft_place_count >= MOST_PLACES) return known;
     if (weft_place_count + 2 > place_room) {
         void *grown = realloc(weft_places, (place_room + 256) * sizeof *weft_places);

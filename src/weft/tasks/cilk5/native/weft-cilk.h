@@ -56,7 +56,7 @@ void weft_cilk_enter(struct weft_cilk_worker *worker, void *state, unsigned long
 void weft_cilk_begin_traced(struct weft_cilk_task *record, struct weft_cilk_task *maker);
 void weft_tasks_signal(int event, struct weft_cilk_task *of, struct weft_cilk_task *other);
 
-// Return a hash, as in tasks/native/tool.c: the finalizer of a well-mixed one, cut short.
+// Return a hash of a number, as mix_hash of tasks/native/tool.c.
 static inline unsigned long weft_cilk_mix(unsigned long number) {
     number *= 0x9E3779B97F4A7C15u;
     return number ^ number >> 29;
@@ -111,8 +111,8 @@ static inline void weft_cilk_drop(struct weft_cilk_worker *worker, struct weft_c
     if (worker->top == record) worker->top = &weft_cilk_nobody;
 }
 
-// Note that a task waits at a sync. From here on another worker may take the frame, before Cilk_sync has returned: so
-// it is told first, and taken back. Who looks in between sees it wait, and is told as of any other that goes on.
+// Note that a task waits at a sync; weft_cilk_stop_waiting takes that back if it need not. It is noted before Cilk_sync
+// is called, because another worker may take the frame before Cilk_sync returns.
 static inline void weft_cilk_wait(struct weft_cilk_worker *worker, struct weft_cilk_task *record, const void *address) {
     record->waiting = address;
     record->wait = WEFT_CILK_SYNC;
@@ -120,7 +120,8 @@ static inline void weft_cilk_wait(struct weft_cilk_worker *worker, struct weft_c
     worker->top = &weft_cilk_nobody;
 }
 
-// Note that a task goes on behind a sync at which it did not have to wait; 0, for the expression that it stands in.
+// Note that a task goes on behind a sync at which it did not have to wait. Return 0, as the generated code calls it
+// within an expression.
 static inline int weft_cilk_stop_waiting(struct weft_cilk_worker *worker, struct weft_cilk_task *record) {
     record->wait = 0;
     record->thread = worker->thread;
