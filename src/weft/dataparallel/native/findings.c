@@ -57,7 +57,7 @@ static void write_place(struct line *line, uintptr_t pc) {
 /* Return a JSON line that begins with a finding's id, kind, reason, construct and place. */
 static struct line begin_finding_line(int finding_id, const char *kind, const char *why, int construct_id,
                                       uintptr_t pc) {
-    struct line line = new_line();
+    struct line line = begin_json_line();
     put_number(&line, "id", finding_id);
     put_text(&line, "kind", kind);
     put_text(&line, "why", why ? why : "");
@@ -231,7 +231,7 @@ void report_reduction_fault(const char *kind, const char *why, const struct redu
 /* Write how often a construct ran and how many iterations it had in all. */
 void write_line_of_run_counts(int construct_id, uint64_t times, uint64_t iterations) {
     if (!lines_ours()) return;
-    struct line line = new_line();
+    struct line line = begin_json_line();
     put_number(&line, "ran", construct_id);
     put_number(&line, "times", (int64_t)times);
     put_number(&line, "iterations", (int64_t)iterations);
@@ -240,7 +240,7 @@ void write_line_of_run_counts(int construct_id, uint64_t times, uint64_t iterati
 
 /* Write at how many places of the program accesses were examined. */
 void write_line_of_place_count(unsigned count) {
-    struct line line = new_line();
+    struct line line = begin_json_line();
     put_number(&line, "places", count);
     send_line(&line);
 }
@@ -261,7 +261,7 @@ void weft_check_flush(void) {
     if (!lines_ours()) return;
     for (int i = 0; i < known_count; i++) {
         if (known[i].count == known[i].told) continue;
-        struct line line = new_line();
+        struct line line = begin_json_line();
         put_number(&line, "id", i + 1);
         put_number(&line, "count", (int64_t)known[i].count);
         known[i].told = known[i].count;
@@ -289,7 +289,7 @@ static void handle_fatal_signal(int signal_number, siginfo_t *info, void *contex
     (void)context;
     if (signal_number == SIGSEGV && info->si_code == SEGV_MAPERR && getpid() == lines_owner &&
         !getrlimit(RLIMIT_STACK, &stack) && is_stack_overflow((uintptr_t)info->si_addr, stack.rlim_cur)) {
-        struct line line = new_line();
+        struct line line = begin_json_line();
         put_number(&line, "stack", (int64_t)(stack.rlim_cur >> 10));
         send_line(&line);
     }

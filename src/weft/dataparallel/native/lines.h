@@ -40,26 +40,26 @@ __attribute__((format(printf, 2, 3))) static void append_format(struct line *lin
 
 /* Begin a member `"name":` of a JSON object, or an element of a list (`name` NULL), with a comma if it is not the first
  * one. */
-static void put_name(struct line *line, const char *name) {
+static void begin_member(struct line *line, const char *name) {
     char before = line->size ? line->text[line->size - 1] : '{';
     if (before != '{' && before != '[') append_format(line, ",");
     if (name) append_format(line, "\"%s\":", name);
 }
 
 static void put_number(struct line *line, const char *name, int64_t value) {
-    put_name(line, name);
+    begin_member(line, name);
     append_format(line, "%" PRId64, value);
 }
 
 static void put_truth(struct line *line, const char *name, bool value) {
-    put_name(line, name);
+    begin_member(line, name);
     append_format(line, value ? "true" : "false");
 }
 
 /* Append a JSON string, with quotes, backslashes and control characters escaped; a text that does not fit is cut
  * off. */
 static void put_text(struct line *line, const char *name, const char *text) {
-    put_name(line, name);
+    begin_member(line, name);
     append_format(line, "\"");
     for (; *text && line->size + 8 < sizeof line->text; text++)
         if (*text == '"' || *text == '\\') append_format(line, "\\%c", *text);
@@ -70,7 +70,7 @@ static void put_text(struct line *line, const char *name, const char *text) {
 
 /* An object or a list, up to put_end. */
 static void put_begin(struct line *line, const char *name, char bracket) {
-    put_name(line, name);
+    begin_member(line, name);
     append_format(line, "%c", bracket);
 }
 
@@ -84,7 +84,7 @@ static inline void put_numbers(struct line *line, const char *name, int n, const
 }
 
 /* Return a line that begins a JSON object; send_line ends and writes it. */
-static struct line new_line(void) {
+static struct line begin_json_line(void) {
     struct line line;
     line.size = 0;
     append_format(&line, "{");
@@ -103,7 +103,7 @@ static void send_line(struct line *line) {
 
 /* Write a line that says why nothing can be checked, and which construct and variable are at fault (0: none). */
 static void write_usage_error(const char *reason, int construct_id, int variable_id) {
-    struct line line = new_line();
+    struct line line = begin_json_line();
     put_text(&line, "usage", reason);
     put_number(&line, "construct", construct_id);
     put_number(&line, "data", variable_id);
@@ -112,7 +112,7 @@ static void write_usage_error(const char *reason, int construct_id, int variable
 
 /* Callback of dl_iterate_phdr: append a loaded library's base address, size and path to the JSON list in the line
  * (`line_pointer`). Returns 0 to continue. */
-static int put_module(struct dl_phdr_info *info, size_t info_size, void *line_pointer) {
+static int append_module(struct dl_phdr_info *info, size_t info_size, void *line_pointer) {
     (void)info_size;
     struct line *line = line_pointer;
     uintptr_t high = 0;
@@ -167,9 +167,9 @@ static bool open_findings_file(void) {
     }
     lines_owner = getpid();
     unsetenv("WEFT_INTERNAL_CHECK_FINDINGS"); /* not for the program's children */
-    struct line line = new_line();
+    struct line line = begin_json_line();
     put_begin(&line, "modules", '[');
-    dl_iterate_phdr(put_module, &line);
+    dl_iterate_phdr(append_module, &line);
     put_end(&line, ']');
     put_number(&line, "rank", read_launcher_rank());
     send_line(&line);

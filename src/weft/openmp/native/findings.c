@@ -120,7 +120,7 @@ static void put_memory_origin(struct line *line, uintptr_t address, uint32_t pla
 
 /* Return a new line of JSON with the fields that all findings share: id, kind, reason and both code places. */
 static struct line begin_finding_line(const struct pair *pair, const char *why) {
-    struct line l = new_line();
+    struct line l = begin_json_line();
     put_number(&l, "id", pair->id);
     put_text(&l, "kind", pair->kind);
     put_text(&l, "why", why);
@@ -202,7 +202,7 @@ void report_no_memory(void) { write_usage_error("no-memory", 0, 0); }
 /* Write that the check runs `times` slower than the program, and that `share` percent of the overhead is in the
  * construct at `place`. */
 void report_slow_check(uint32_t place, int times, int share) {
-    struct line line = new_line();
+    struct line line = begin_json_line();
     put_number(&line, "slow", times);
     put_number(&line, "pc", place ? pc_of(place) : 0);
     put_number(&line, "share", share);
@@ -247,13 +247,13 @@ void count_construct_run(uint32_t place, const char *kind, uint64_t iterations) 
  * ran. */
 void write_counts(void) {
     if (!lines_ours()) return;
-    struct line line = new_line();
+    struct line line = begin_json_line();
     put_number(&line, "places", (int64_t)count_accessing_places());
     send_line(&line);
     for (int i = 0; i < 4096; i++) {
         struct pair *pair = &pairs[i];
         if (!pair->id || pair->count == pair->told) continue;
-        line = new_line();
+        line = begin_json_line();
         put_number(&line, "id", pair->id);
         put_number(&line, "count", (int64_t)pair->count);
         pair->told = pair->count;
@@ -261,14 +261,14 @@ void write_counts(void) {
     }
     for (int i = 0; i < 4096; i++) {
         if (!directive_lines[i].line) continue;
-        line = new_line();
+        line = begin_json_line();
         put_number(&line, "place", pc_of(directive_lines[i].place));
         put_number(&line, "line", directive_lines[i].line);
         send_line(&line);
     }
     for (int i = 0; i < 4096; i++) {
         if (!construct_runs[i].kind) continue;
-        line = new_line();
+        line = begin_json_line();
         put_text(&line, "construct", construct_runs[i].kind);
         put_number(&line, "pc", pc_of(construct_runs[i].place));
         put_number(&line, "times", (int64_t)construct_runs[i].times);
