@@ -171,7 +171,7 @@ def copy_values_library(folder: Path, count: int) -> None:
     """
     source = recording.library()
     if source is None:
-        raise UsageError("what keeps values is not built (python setup.py build_ext --inplace)")
+        raise UsageError(recording.NOT_BUILT)
     for processor in range(count):
         shutil.copyfile(source, folder / f"{processor}.so")
 

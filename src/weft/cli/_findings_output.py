@@ -31,7 +31,9 @@ def add_output_files(parser: _options.OptionDeclarer) -> None:
 
 def add_format(parser: _options.OptionDeclarer) -> None:
     """Declare --format, of what is printed, or of files whatever their suffix."""
-    parser.add_argument("--format", choices=FORMATS, help="format of the report (default: by FILE's suffix, else text)")
+    parser.add_argument(
+        "--format", choices=FORMATS, help="format of the report (default: by the suffix of -o's file, else text)"
+    )
 
 
 def add_selection_options(parser: _options.OptionDeclarer, default_severity: str = "error") -> None:

@@ -1,14 +1,14 @@
-"""Compile a program so that `weft run` sees how it uses memory that MPI is reading or writing.
+"""Compile a program so that `weft run` also finds memory that is used while MPI still reads or writes it.
 
 weft cc mpicc -g -O2 -o prog prog.c            in front of the compiler call: C, C++ or Fortran
 make CC="weft cc mpicc" FC="weft cc mpif90"    whatever builds the program
 cmake -DCMAKE_C_COMPILER_LAUNCHER="weft;cc" -DCMAKE_C_LINKER_LAUNCHER="weft;cc" ...
 
-`weft run` records the MPI calls of any program. For one that is built so, it also reports, with the source line,
-accesses to a buffer that MPI is using, and memory of an MPI window (RMA) that two ranks access at once. The compiler
-(gcc or clang) adds a call at each memory access, Weft a small object file that receives these calls: without Weft the
-program runs as before. It also stores the compiler calls that built it, from which `weft check -- ./prog` finds the
-sources of an OpenMP program. Exits as the compiler does.
+`weft run` records the MPI calls of any program. Of a program built with `weft cc` it also reports the source lines
+that access a buffer which MPI is still using, or memory of an MPI window (RMA) that two ranks access at once. The
+compiler (gcc or clang) adds a call at each memory access, and Weft links a small object file that receives these calls:
+without Weft the program runs as before. The program also keeps the compiler calls it was built with: from these
+`weft check -- ./prog` finds the sources of an OpenMP program. Exits as the compiler does.
 
 For `weft check` only:
 
@@ -44,7 +44,7 @@ def register(subparsers: Any) -> None:
         "--commands",
         type=Path,
         metavar="FILE",
-        help="only add the call to the compilation database FILE, for `weft check`",
+        help="compile unchanged, and add the call to the compilation database FILE, for `weft check`",
     )
     parser.add_argument("line", nargs=argparse.REMAINDER, metavar="COMPILER ARGS", help="the compiler call")
 

@@ -3,8 +3,8 @@
 weft debug -n 4 -- ./prog                 record the program, then open the prompt with a breakpoint at each finding
 weft debug RUN                            stop before the first event, then ask for commands (`help` lists them)
 weft debug RUN -x SCRIPT                  run the commands of a file (- for standard input), then end
-weft debug RUN -c 'until 2:57' -c ranks   run commands, then end
-weft debug RUN --format json              one JSON object a command, read from standard input, for machines
+weft debug RUN -c 'until 2:57' -c ranks   run commands, then end (2:57: event 57 of rank 2)
+weft debug RUN --format json              read commands from standard input, answer each with a JSON object
 weft debug RUN -- ./prog-with-g           another build of the program, with the recorded arguments
 
 Without RUN or program, the newest run is taken. Ctrl-C during the recording ends it and opens the prompt. Values and

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.hosts is None and args.rest:
         raise UsageError(
-            "what follows -- is the launcher that --hosts is tried with: weft doctor --hosts a,b -- mpiexec"
+            "a launcher after -- needs --hosts, the hosts to try it on: weft doctor --hosts a,b -- mpiexec"
         )
     if args.hosts is not None:
         from weft.launch.host_checks import check_hosts

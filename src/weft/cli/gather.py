@@ -2,11 +2,11 @@
 
 srun --ntasks-per-node=1 weft gather RUN     each host of a run with --local hands over what it still has; all hosts
                                              must see the directory of RUN
-weft gather RUN HOSTDIR...                   folders or .weftpack files that you copied from the hosts
+weft gather RUN HOSTDIR...                   folders or .weftpack files that you copied from DIR of the hosts
 
 Use it if `weft run --local` could not collect all records at its end.
 
-The status is 0 if all ranks are in the run, and 1 if some left no record.
+Exits 0 if all ranks are in the run, and 1 if some left no record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""List the probes of a run, or print what a compiler needs for a program with probes.
+"""List the values that a program recorded at its probes, or print the compiler flags for a program with probes.
 
 A probe is a line that you add to the program: it names a value, and `weft run` records the value each time (it has
-nothing to do with MPI_Probe). `weft compare` then finds the first value in which two runs differ.
+nothing to do with MPI_Probe). Add probes, compile, `weft run` twice: `weft compare` then finds the first value that
+differs.
 
 weft.probe("residual", r)                  Python: import weft
 weft_probe("residual", &r, double);        C and C++: #include <weft.h>
@@ -11,7 +12,7 @@ weft probes RUN                            each probe of a run: its line, how of
 cc $(weft probes --cflags) -o prog prog.c  C and C++: the -I option for weft.h
 gfortran $(weft probes --fortran) prog.f90 Fortran: the source of module weft, compiled along with yours
 
-Without RUN, the newest run is taken. To choose what is recorded: `weft run --probes CONFIG`.
+Without RUN, the newest run is taken. All probes are recorded; to choose some: `weft run --probes CONFIG`.
 """
 
 from __future__ import annotations

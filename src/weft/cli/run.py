@@ -1,4 +1,4 @@
-"""Record a run of an MPI program and print what is wrong with it.
+"""Record a run of a parallel program (MPI, PVM) and print what is wrong with it.
 
 weft run -n 4 -- python prog.py          starts mpiexec itself
 weft run -- mpiexec -n 4 ./prog          wraps your own launcher line (mpiexec, mpirun, srun, MPMD lines too)
@@ -6,7 +6,8 @@ weft run -- ./prog                       a single process
 srun weft run -- ./prog                  all tasks of a job step record one run (mpiexec, flux run, jsrun too)
 
 Exits with the program's own status; 3 where Weft stopped a proven deadlock, 2 for a usage error, 4 where the
-program succeeded but Weft itself failed.
+program succeeded but Weft itself failed, 1 where a finding counts by --fail-on. Next: `weft explain KIND` says what a
+finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def add_recording_options(group: _options.OptionDeclarer) -> None:
     """Declare the options that say what of the program is kept."""
     group.add_argument(
         "--level", choices=("outcomes", "trace"), default="trace",
-        help="record every call with time and source line (trace, the default), or only what a replay needs (outcomes)",
+        help="record every call with time and source line (trace, the default), or only what a whole replay needs, "
+        "without findings (outcomes)",
     )  # fmt: skip
     group.add_argument(
         "--keep", type=parse_keep_duration, metavar="last:DURATION",
@@ -88,7 +90,8 @@ def add_recording_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--whole-buffers", action="store_true",
-        help="check the whole buffer of every pending operation for changes, not only of the first sends of each line",
+        help="check the whole buffer of every pending operation for changes; by default only of the first sends of each"
+        " source line",
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",

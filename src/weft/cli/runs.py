@@ -39,7 +39,10 @@ def register(subparsers: Any) -> None:
     removing = parser.add_mutually_exclusive_group()
     removing.add_argument("--remove", type=Path, nargs="+", metavar="RUN", help="remove these runs")
     removing.add_argument(
-        "--keep-newest", type=_options.parse_positive, metavar="N", help="remove all runs of DIR but the N newest"
+        "--keep-newest",
+        type=_options.parse_positive,
+        metavar="N",
+        help="remove, without a question, all runs of yours in DIR that have ended but the N newest",
     )
 
 

@@ -221,7 +221,10 @@ class Adapter:
         self._greeted = True
         self._progress = bool(arguments.get("supportsProgressReporting"))
         if arguments.get("linesStartAt1") is False:
-            raise UsageError("`weft dap` counts lines from 1: the editor has to send linesStartAt1: true")
+            raise UsageError(
+                "this editor counts lines from 0 and `weft dap` from 1: let the editor's DAP client send "
+                "linesStartAt1: true in `initialize`"
+            )
         return CAPABILITIES
 
     def _reject_attach(self, _: Body) -> Body:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.event_id import EventId
+from weft.base.words import plural
 from weft.debug.record import Position, Record
 from weft.errors import UsageError
 from weft.gdb.point import Point
@@ -104,7 +105,8 @@ class Breakpoints:
         events = tuple(event for event in found.events if event[0] in masks and masks[event[0]][event[1]])
         if not events:
             raise UsageError(
-                f"{specification}: none of the {len(found.events)} calls that the record has from there fits {terms}"
+                f"{specification}: the record has {plural(len(found.events), 'call')} from this place, "
+                f"and none fits {terms}"
             )
         return replace(found, text=specification, events=events)
 

@@ -904,7 +904,7 @@ class NativeBackend:
             )
         if self._core is not None:
             raise UsageError(
-                "a core file does not run, so `hold` has nothing to hold; its tasks and values can be shown"
+                "a core file does not run, so that `hold` has nothing to hold: leave it out to see tasks and values"
             )
         if self._turns is not None:
             raise UsageError("a task is held without --record and --replay only, which choose themselves who goes on")

@@ -13,6 +13,12 @@ from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, 
 INCLUDE: Final = Path(__file__).parent / "native" / "include"
 
 
+NOT_BUILT: Final = (
+    "Weft's extension that records values is not built: run `python setup.py build_ext --inplace` in Weft's source "
+    "folder, or install Weft again"
+)
+
+
 def library() -> Path | None:
     """Return the path of the native library that records values; None if it was not built."""
     return next(Path(__file__).parent.glob("_values*.so"), None)
@@ -27,7 +33,7 @@ def prepare_values(run: Path, configuration: Path | None) -> dict[str, str]:
     built = library()
     if built is None:
         if configuration is not None:
-            raise WeftError("what keeps values is not built (python setup.py build_ext --inplace)")
+            raise WeftError(NOT_BUILT)
         return {}
     try:
         (run / FOLDER).mkdir(exist_ok=True)  # of a job step, each task comes here

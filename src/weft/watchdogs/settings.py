@@ -39,7 +39,7 @@ def read_settings(
         return None
     action = action or environment.get(ACTION) or ACTIONS[0]
     if action not in ACTIONS:
-        raise UsageError(f"{ACTION}={action}: it is one of {', '.join(ACTIONS)}")
+        raise UsageError(f"{ACTION}={action} is unknown: give one of {', '.join(ACTIONS)}")
     try:
         number = float(text)
     except ValueError:
