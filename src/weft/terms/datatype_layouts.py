@@ -13,11 +13,11 @@ from weft.base.lazy import dataclass
 from weft.terms.byte_layouts import MOST_PARTS, TOO_MUCH, Layout, gapless_layout
 from weft.terms.datatype_sizes import gapless_size, size_in_bytes
 from weft.terms.strided_blocks import Level, Strided, simplify_parts
+from weft.terms.type_maps import iterate_pair_runs
 from weft.trace import Datatype
 from weft.trace.datatypes import PADDED_PAIRS
 
 _DEEPEST: Final = 50
-_INT: Final = 4
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,9 @@ def _make_element(datatype: Datatype, inner: list[_Element]) -> _Element:
         return _Element(extent, (Strided(0, size),))
     if datatype.definition is None:
         size = size_in_bytes(datatype) or 0
-        if (pair := PADDED_PAIRS.get(datatype.name)) is not None and size > _INT:
-            return _Element(extent, (Strided(0, size - _INT), Strided(pair.int_offset, _INT)))
+        if datatype.name in PADDED_PAIRS and size:
+            runs = iterate_pair_runs(datatype.name)
+            return _Element(extent, tuple(Strided(run.at, run.width * run.times) for run in runs))
         return _Element(extent, (Strided(0, size),) if size else None)
     try:
         parts = _blocks_of_element(datatype, inner)
@@ -163,7 +164,7 @@ def _blocks_of_element(datatype: Datatype, inner: list[_Element]) -> tuple[Strid
         if child.parts is None or child.extent is None:
             return None
         for part in child.parts:
-            made = part._replace(offset=part.offset + piece.offset).repeat(child.extent, piece.times)
+            made = Strided(part.offset + piece.offset, part.length, part.levels).repeat(child.extent, piece.times)
             for stride, times in piece.levels:
                 made = made.repeat(stride, times)
             found.append(made)

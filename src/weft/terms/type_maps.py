@@ -71,7 +71,7 @@ def _runs_of(datatype: Datatype, depth: int) -> Iterator[TypeMapRun]:
     if datatype.signature() == ():
         return
     if datatype.is_predefined and datatype.name in PAIRS:
-        runs = list(_runs_of_pair(datatype.name))
+        runs = list(iterate_pair_runs(datatype.name))
         if sum(run.width * run.times for run in runs) != size_in_bytes(datatype):
             raise _TooMany  # Fortran's kinds are not the usual ones
         yield from runs
@@ -88,7 +88,7 @@ def _runs_of(datatype: Datatype, depth: int) -> Iterator[TypeMapRun]:
         yield from _repeat_runs(inner, at, times, depth)
 
 
-def _runs_of_pair(name: str) -> Iterator[TypeMapRun]:
+def iterate_pair_runs(name: str) -> Iterator[TypeMapRun]:
     """Yield the runs of basic types in one element of a pair type such as MPI_DOUBLE_INT."""
     place = 0
     for basic, times in PAIRS[name]:
