@@ -395,7 +395,7 @@ def test_calls_that_wait_for_each_other_in_a_circle_are_not_taken_one_by_one_for
         b.ranks[rank].send(other)
         b.ranks[rank].finalize()
     trace = b.open()
-    plans, cut, _ = replay.make_plans(trace, argparse.Namespace(until=[], breaks=[], latest=False, force=None))
+    plans, cut = replay.make_plans(trace, argparse.Namespace(until=[], breaks=[], latest=False, force=None))
     with pytest.raises(UsageError, match="in a circle"):
         replay.make_conductor(trace, plans, cut)
 

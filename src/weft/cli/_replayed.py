@@ -68,7 +68,7 @@ def replay_facts(session: Replay) -> dict[str, Any]:
     program's own. `held`: a thread still waits for an outcome. `polls`: a rank tests on after the end of its record."""
     polls = any(c.is_polling_after_end(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
     facts: dict[str, Any] = {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
-    return facts | ({"holds": [list(one) for one in session.holds]} if session.holds else {})
+    return facts | ({"holds": [list(one) for one in session.cut.holds]} if session.cut.holds else {})
 
 
 def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from weft.launch.rundir import RunDirectory
     from weft.mpi.prebuilt import BuiltRecorder
     from weft.replay import Conductor, Cut, RankPlan, Replay
-    from weft.replay.holds import Hold
     from weft.trace import Trace
 
 TAKES_PROGRAM = True
@@ -152,7 +151,7 @@ def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
         say(f"damaged: {problem}")
     if trace.problems:
         say("the replay follows what is left of the record, then the program runs on freely")
-    steps, cut, holds = make_plans(trace, args)
+    steps, cut = make_plans(trace, args)
     conductor = make_conductor(trace, steps, cut) if args.sequential else None
     driver = Driver.from_folder(args.driven) if args.driven else None
     if driver is not None:
@@ -166,7 +165,7 @@ def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
         shim = recorder.build_recorder(start)
     directory = rundir.create_run(out, ["replay-of-" + trace.path.name], command, "trace")
     session = Replay(
-        steps, cut, hold=args.hold, timeout=args.timeout, driver=driver, conductor=conductor, holds=holds
+        steps, cut, hold=args.hold, timeout=args.timeout, driver=driver, conductor=conductor
     )  # fmt: skip
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
@@ -337,9 +336,8 @@ def find_ranks_without_record(trace: Trace) -> set[int]:
     return {task.rank for task in tasks.read_tasks(trace.path) if not task.pid}
 
 
-def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut, list[Hold]]:
-    """Return the plan of each rank (its outcomes in order), the cut at which the ranks stop, and the sends that wait
-    for a call of another rank."""
+def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:
+    """Return the plan of each rank (its outcomes in order), and the cut at which the ranks stop."""
     from weft.match import match_operations
     from weft.order import order_events
     from weft.replay import Cut, Cuts, events_to_stop_before, make_plans, resolve_location
@@ -353,16 +351,16 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
         if wanted or args.force:
             raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at; replay it "
                              "once whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
-        return make_plans(trace, None), Cut(), []
+        return make_plans(trace, None), Cut()
     matched = match_operations(trace)
     steps = make_plans(trace, matched)
     holds = read_holds(trace.run, steps)
     if not wanted and not args.force:
-        return steps, Cut(), holds
+        return steps, Cut(holds=holds)
     ordered = order_events(trace, matched)
     if args.force:
         forcing = Forcing(trace, matched, ordered, parse_force(args.force, trace))
-        return forcing.apply_to_plans(steps), Cut(), [*holds, *forcing.find_sends_to_hold(steps)]
+        return forcing.apply_to_plans(steps), Cut(holds=[*holds, *forcing.find_sends_to_hold(steps)])
 
     def findings() -> Any:
         return find_and_report_failures(trace)
@@ -375,5 +373,5 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
         cut = cuts.least_cut_reaching(
             event for text in args.until for event in events_to_stop_before(trace, text, findings)
         )
-        return steps, cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut, []
-    return steps, cuts.greatest_cut_without(events(wanted)), []
+        return steps, cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut
+    return steps, cuts.greatest_cut_without(events(wanted))

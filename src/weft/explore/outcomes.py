@@ -12,7 +12,7 @@ from weft.explore.choices import NOBODY, Choice, Place
 from weft.match import NONE, Match, Posts
 from weft.order import Order
 from weft.races import Races
-from weft.replay.ready import RequestOperations, find_completing_calls
+from weft.replay.ready import RequestOperations
 from weft.terms import describe
 from weft.trace import Trace
 
@@ -86,9 +86,8 @@ def iterate_variants(outcome: Outcome) -> Iterator[Variant]:
         yield from (race.variant(outcome, sender) for sender in race.others)
     trace, requests = outcome.trace, RequestOperations(outcome.trace, outcome.match, outcome.order)
     for rank in trace.ranks:
-        for call in find_completing_calls(rank):
-            event = EventId(rank.index, call.event)
-            for index in requests.find_other_requests(rank.index, call)[0]:
+        for event, others, _ in requests.iterate_other_requests(rank):
+            for index in others:
                 yield Variant(outcome.number, Forced(event, request=index), describe_call_site(trace, event))
 
 
@@ -103,9 +102,9 @@ def find_varying_completion(trace: Trace, match: Match, order: Order) -> EventId
         parts = [posts.of_rank(rank.index) for posts in (match.sends, match.recvs)]
         if sum(part.stop - part.start for part in parts) > MOST_OPERATIONS:
             continue
-        for call in find_completing_calls(rank):
-            if requests.find_other_requests(rank.index, call)[0]:
-                return EventId(rank.index, call.event)
+        event = next((event for event, others, _ in requests.iterate_other_requests(rank) if others), None)
+        if event is not None:
+            return event
     return None
 
 
@@ -114,11 +113,7 @@ def count_undetermined_requests(outcome: Outcome) -> int:
     about them.
     """
     requests = RequestOperations(outcome.trace, outcome.match, outcome.order)
-    return sum(
-        requests.find_other_requests(rank.index, call)[1]
-        for rank in outcome.trace.ranks
-        for call in find_completing_calls(rank)
-    )
+    return sum(unknown for rank in outcome.trace.ranks for *_, unknown in requests.iterate_other_requests(rank))
 
 
 def describe_call_site(trace: Trace, event: EventId) -> str:

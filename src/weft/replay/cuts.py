@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.match import NONE
 from weft.order import Order
+from weft.replay.holds import Hold
 from weft.replay.layout import Check, PlanFlag
 from weft.replay.plan import RankPlan, checks_of_function
 from weft.replay.turns import Turns, find_turns
@@ -46,6 +47,8 @@ class Cut:
     polls: Goals = field(default_factory=dict)
     asked: tuple[EventId, ...] = ()
     """The events that a person named."""
+    holds: list[Hold] = field(default_factory=list)
+    """Sends that wait until a call of another rank has returned; only of a cut without goals."""
 
     def meet(self, other: Cut) -> Cut:
         """Return the greatest cut (how far each thread goes) within both cuts: each thread stops at the earlier of its

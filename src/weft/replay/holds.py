@@ -16,8 +16,8 @@ from weft.match import NONE, Match
 from weft.replay.control import ControlPage
 from weft.replay.layout import ControlState
 from weft.replay.plan import RankPlan
+from weft.replay.planning import find_entry
 from weft.replay.ready import CompletingCall, RequestOperations
-from weft.trace import Trace
 
 PATIENCE = 1.0
 """Seconds without any progress after which the sends that wait go: what the call waits for needs one of them, by a way
@@ -57,11 +57,11 @@ def find_sends_to_hold(
             if send.rank != rank and not any(order.reaches(send, other, b_end=False) for other in needed):
                 thread = send.rank, int(trace.ranks[send.rank].event_threads[send.event])
                 first[thread] = min(send.event, first.get(thread, send.event))
-    call_place = _entries_before(trace, plans, event)
     return [
-        Hold(*place, *call_place)
+        Hold(*send_entry, *call_entry)
+        for call_entry in find_entry(trace.ranks[rank], plans[rank], call.event)
         for (owner, _), send_event in sorted(first.items())
-        if call_place is not None and (place := _entries_before(trace, plans, EventId(owner, send_event))) is not None
+        for send_entry in find_entry(trace.ranks[owner], plans[owner], send_event)
     ]
 
 
@@ -72,19 +72,6 @@ def _find_partner(match: Match, operation: Any) -> list[EventId]:
     if operation is None or (partner := int(operation[0].partner[operation[1]])) == NONE:
         return []
     return [(match.sends if operation[0] is match.recvs else match.recvs).id(partner)]
-
-
-def _entries_before(trace: Trace, plans: Sequence[RankPlan], event: EventId) -> tuple[int, int, int] | None:
-    """Return (rank, thread, entries of the thread's plan before the event), which tell a replay where an event is. None
-    if no plan has its thread.
-    """
-    rank = trace.ranks[event.rank]
-    slot = int(rank.event_threads[event.event])
-    ordinal = int((rank.event_threads[: event.event] == slot).sum())
-    for index, thread in enumerate(plans[event.rank].threads):
-        if thread.slot == slot:
-            return event.rank, index, thread.entries_before(ordinal)
-    return None
 
 
 def read_holds(run: dict[str, Any], plans: Sequence[RankPlan]) -> list[Hold]:

@@ -78,7 +78,7 @@ def _add_spawned_worlds(trace: Trace, plans: Sequence[RankPlan]) -> None:
         if rank < len(plans):
             plans[rank].worlds.append(children[0] if known else -1)
         for child in children if known else ():
-            plans[child].parents += _find_entry(trace.ranks[rank], plans[rank], event)
+            plans[child].parents += find_entry(trace.ranks[rank], plans[rank], event)
     for plan in plans:
         plan.spawned = trace.ranks[plan.rank].world > 0
 
@@ -91,7 +91,7 @@ def _add_spawned_tasks(trace: Trace, plans: Sequence[RankPlan]) -> None:
         plans[rank].worlds += children
         for child in children:
             plans[child].spawned = True
-            plans[child].parents += _find_entry(trace.ranks[rank], plans[rank], event)
+            plans[child].parents += find_entry(trace.ranks[rank], plans[rank], event)
 
 
 def _add_window_turns(plans: Sequence[RankPlan], found: Turns) -> None:
@@ -104,7 +104,7 @@ def _add_window_turns(plans: Sequence[RankPlan], found: Turns) -> None:
             plan.flags |= PlanFlag.TURNS
 
 
-def _find_entry(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
+def find_entry(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
     """Return [(rank, thread of the plan, entries before the call)] for a call in a rank's plan; [] if the call was not
     recorded as an event.
     """

@@ -80,7 +80,14 @@ class RequestOperations:
         self.trace, self.match, self.order = trace, match, order
         self._made: dict[int, dict[int, list[tuple[int, Row]]]] = {}
 
-    def find_other_requests(self, rank: int, call: CompletingCall) -> tuple[list[int], int]:
+    def iterate_other_requests(self, rank: Rank) -> Iterator[tuple[EventId, list[int], int]]:
+        """Yield (event, indices, number) for each call of a rank that completed one or some of several requests: the
+        indices of those that it could have completed instead, and the number of those for which this is unknown.
+        """
+        for call in find_completing_calls(rank):
+            yield EventId(rank.index, call.event), *self._find_other_requests(rank.index, call)
+
+    def _find_other_requests(self, rank: int, call: CompletingCall) -> tuple[list[int], int]:
         """Return (indices, number): the indices of the requests that a call could have completed instead, and the
         number of requests for which this is unknown.
         """

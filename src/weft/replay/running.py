@@ -13,7 +13,7 @@ from weft.launch.watch import RankWatch, is_inside_mpi
 from weft.replay.control import ControlPage, plan_file
 from weft.replay.cuts import Cut, Thread
 from weft.replay.driver import Driver
-from weft.replay.holds import HeldSends, Hold
+from weft.replay.holds import HeldSends
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
 from weft.replay.pace import QuietTimer, threads_of_ranks
 from weft.replay.plan import RankPlan
@@ -64,8 +64,6 @@ class Replay:
     """Seconds after which it is ended wherever it is."""
     conductor: Conductor | None = None
     """Lets one rank at a time go on."""
-    holds: list[Hold] = field(default_factory=list)
-    """Sends that wait until a call of another rank has returned."""
     driver: Driver | None = None
     """The debugger that sets the goals while the ranks run."""
     result: Result = Result.FINISHED
@@ -96,8 +94,8 @@ class Replay:
             self.controls[rank].set_goal(goal, thread, self.cut.polls.get((rank, thread), 0))
         if self.conductor is not None:
             self.conductor.start(self.controls)
-        elif self.holds and self.driver is None and not self.cut.goals:
-            self._held = HeldSends(list(self.holds))
+        elif self.cut.holds:
+            self._held = HeldSends(list(self.cut.holds))
             self._held.start(self.controls)
 
     def check_end(self, watch: RankWatch) -> bool:

@@ -341,7 +341,7 @@ def lay_plan(run: Path, r: random.Random) -> str:
     try:
         trace = weft.open(run)
         replay.choose_command(trace, [], None)
-        plans, cut, _ = replay.make_plans(trace, args)
+        plans, cut = replay.make_plans(trace, args)
         if r.random() < 0.5:
             replay.make_conductor(trace, plans, cut)
     except WeftError as error:
