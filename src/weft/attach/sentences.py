@@ -93,7 +93,16 @@ def describe_job(job: Job) -> list[str]:
         *describe_faults(job),
         *describe_rebuilt(job),
         *job.notes,
+        *describe_spawned_worlds(job),
     ]
+
+
+def describe_spawned_worlds(job: Job) -> Iterator[str]:
+    """Yield a sentence for each world that MPI_Comm_spawn made: which of the job's ranks are in it."""
+    for start in sorted({one.world_start for one in job.ranks} - {0}):
+        ranks = [one.rank for one in job.ranks if one.world_start == start]
+        was = "was" if len(ranks) == 1 else "were"
+        yield f"{rank_words(ranks)} {was} spawned: rank {start} is rank 0 of a world of its own"
 
 
 def describe_group(group: Group) -> str:

@@ -103,23 +103,7 @@ def look_at_job(args: argparse.Namespace, resources: ExitStack) -> Job:
 
     size = max([len(ranks), *(process.size for process in ranks)])
     notes = [] if all(process.job for process in ranks) else ["the numbers of these ranks are Weft's, not a launcher's"]
-    notes += describe_spawned_worlds(ranks)
     return Job(size, args.interval, look_at_ranks(ranks, args.interval, still, gdbs), notes)
-
-
-def describe_spawned_worlds(processes: list[RankProcess]) -> list[str]:
-    """Return a sentence for each world that MPI_Comm_spawn made: which of the job's ranks are in it."""
-    from weft.base.words import rank_words
-
-    worlds: dict[int, list[int]] = {}
-    for one in processes:
-        if one.world_start:
-            worlds.setdefault(one.world_start, []).append(one.rank or 0)
-    return [
-        f"{rank_words(ranks)} {'was' if len(ranks) == 1 else 'were'} spawned: "
-        f"rank {start} is rank 0 of a world of its own"
-        for start, ranks in sorted(worlds.items())
-    ]
 
 
 def stop_ranks(args: argparse.Namespace, resources: ExitStack) -> tuple[list[RankProcess], Standing]:

@@ -63,6 +63,11 @@ class ContentComparison:
     """By rank the calls whose content differs, in the reference and in the run."""
 
 
+def _select_calls_at(place: str, rank: Rank) -> NDArray[np.bool_]:
+    """Return a mask of a rank's events that were called from a place in the source, as a filter's `site:` has it."""
+    return Filter([Term("site", ":", place)]).mask(rank)
+
+
 class ExemptCalls:
     """Calls whose messages are not compared, such as those that reduce times."""
 
@@ -76,8 +81,7 @@ class ExemptCalls:
         once for each rank.
         """
         if rank.index not in self._masks:
-            masks = [Filter([Term("site", ":", place)]).mask(rank) for place in self.places]
-            self._masks[rank.index] = np.logical_or.reduce([np.zeros(len(rank.events), np.bool_), *masks])
+            self._masks[rank.index] = np.logical_or.reduce([_select_calls_at(place, rank) for place in self.places])
         return self._masks[rank.index]
 
     def has_call(self, trace: Trace, event: EventId) -> bool:
@@ -86,9 +90,7 @@ class ExemptCalls:
 
     def find_unknown_places(self, trace: Trace) -> list[str]:
         """Return the places from which a run makes no call."""
-        return [
-            place for place in self.places if not any(ExemptCalls([place]).mask(rank).any() for rank in trace.ranks)
-        ]
+        return [place for place in self.places if not any(_select_calls_at(place, rank).any() for rank in trace.ranks)]
 
 
 class _RankHashes:

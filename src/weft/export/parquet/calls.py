@@ -35,8 +35,6 @@ def arrow_call_columns(block: Block) -> dict[str, Any]:
     return {
         name: dictionary_column(column.codes, column.texts)
         if isinstance(column, TextColumn)
-        else pa.array(column.values)
-        if column.there is None
         else masked_column(column.values, column.there)
         for name, column in call_columns(block).items()
     }

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 NAME: Final = pa.dictionary(pa.int32(), pa.string())
 
 
-def masked_column(values: NDArray[Any], there: NDArray[np.bool_]) -> pa.Array:
-    """Return an Arrow column in which cells are empty where `there` is false."""
-    return pa.array(values, mask=~there)
+def masked_column(values: NDArray[Any], there: NDArray[np.bool_] | None) -> pa.Array:
+    """Return an Arrow column in which cells are empty where `there` is false; none are if it is None."""
+    return pa.array(values, mask=None if there is None else ~there)
 
 
 def dictionary_column(codes: NDArray[Any], texts: Sequence[str | None]) -> pa.DictionaryArray:
