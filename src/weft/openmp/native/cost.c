@@ -16,8 +16,9 @@
 
 #define FIRST_SECONDS 10
 #define SAMPLES 256
+#define ENOUGH 64
 #define BETWEEN 4000000 /* nanoseconds */
-#define MOST_LOOKS 4096 /* for so many samples: one that waits is not interrupted */
+#define MOST_LOOKS 4096 /* one that waits is not interrupted: where threads mostly hand over, few looks give a sample */
 #define WORDS 512 /* of the stack, to find who called a library */
 #define MOST_DEPTH 64
 #define PROMISE 25
@@ -110,29 +111,30 @@ static void pause_for(time_t seconds, long nanoseconds) {
     nanosleep(&(struct timespec){.tv_sec = seconds, .tv_nsec = nanoseconds}, NULL);
 }
 
-/* Interrupt the running thread until there are SAMPLES samples, and count those that hit the runtime by construct in
- * `construct_samples`. Return how many hit the runtime, or -1 if not enough samples could be taken. */
-static int take_samples(int signal_number) {
-    int sample_count = 0, in_runtime = 0;
+/* Interrupt the running thread until there are SAMPLES samples, or after MOST_LOOKS as many as came, and count those
+ * that hit the runtime by construct in `construct_samples`. Return how many samples there are, and set `*in_runtime` to
+ * how many hit the runtime; 0 if fewer than ENOUGH could be taken. */
+static int take_samples(int signal_number, int *in_runtime) {
+    int sample_count = 0;
+    *in_runtime = 0;
     memset(construct_samples, 0, sizeof construct_samples);
-    for (int attempt = 0; sample_count < SAMPLES; attempt++) {
-        if (attempt == MOST_LOOKS) return -1;
+    for (int attempt = 0; sample_count < SAMPLES && attempt < MOST_LOOKS; attempt++) {
         pause_for(0, BETWEEN);
         const struct thread *thread = weft_me;
         if (!thread || !is_thread_computing(thread->system_id)) continue;
         sample.taken = false;
-        if (pthread_kill(thread->id, signal_number)) return -1;
+        if (pthread_kill(thread->id, signal_number)) return 0;
         for (int i = 0; !sample.taken && i < MOST_LOOKS; i++) pause_for(0, BETWEEN);
-        if (!sample.taken) return -1;
+        if (!sample.taken) return 0;
         sample_count++;
         if (!sample.runtime) continue;
-        in_runtime++;
+        ++*in_runtime;
         struct construct_samples *construct = construct_samples;
         while (construct->samples && construct->place != sample.place) construct++;
         construct->place = sample.place;
         construct->samples++;
     }
-    return in_runtime;
+    return sample_count >= ENOUGH ? sample_count : 0;
 }
 
 /* Thread function: sample the program after 10, 20, 40 … seconds, and report once, as soon as the check is slower than
@@ -147,13 +149,13 @@ static void *watch_check_cost(void *none) {
             (sigaction(signal_number, NULL, &old_action) || old_action.sa_handler != SIG_DFL))
             break;
         if (seconds == FIRST_SECONDS && sigaction(signal_number, &action, NULL)) break;
-        int in_runtime = take_samples(signal_number), in_program = SAMPLES - in_runtime;
-        if (in_runtime < 0 || OWN_SLOWDOWN(SAMPLES) <= PROMISE * in_program) continue;
+        int in_runtime, samples = take_samples(signal_number, &in_runtime), in_program = samples - in_runtime;
+        if (!samples || OWN_SLOWDOWN(samples) <= PROMISE * in_program) continue;
         const struct construct_samples *costliest = construct_samples;
         for (const struct construct_samples *construct = construct_samples;
              construct < construct_samples + SAMPLES && construct->samples; construct++)
             if (construct->samples > costliest->samples) costliest = construct;
-        report_slow_check(costliest->place, OWN_SLOWDOWN(SAMPLES) / (in_program ? in_program : 1),
+        report_slow_check(costliest->place, OWN_SLOWDOWN(samples) / (in_program ? in_program : 1),
                           100 * costliest->samples / in_runtime);
         break;
     }
