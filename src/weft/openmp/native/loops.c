@@ -168,7 +168,7 @@ static strand_t find_sharing_strand(void) {
 /* Return whether the next iteration may share the previous one's strand, because that one touched no memory or there
  * are too many strands. */
 static bool may_next_iteration_share_strand(const struct work *work) {
-    if (me->iteration < 0 || me->plain != me->current) return false;
+    if (me->iteration < 0 || me->plain != me->current || (now.touched && !has_too_many_strands())) return false;
     const struct node *strand_node = node(me->plain);
     if ((strand_node->kind != ITERATION && strand_node->kind != LANE) || strand_node->loop != work->loop) return false;
     if (!now.touched && me->plain == now.next - 1) return true;
@@ -180,25 +180,21 @@ static bool may_next_iteration_share_strand(const struct work *work) {
 /* Begin an iteration in a strand of its own; `goes_on`: in that of the previous one. */
 static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
     if (is_team_of_one() && !work->lanes) return;
+    int64_t index = work->lanes ? number : (int64_t)(work->start + (uint64_t)number * work->step);
     if (goes_on) {
-        if (!now.touched)
-            node(me->plain)->index = work->lanes ? number : (int64_t)(work->start + (uint64_t)number * work->step);
+        if (!now.touched) set_share_index(me->plain, index);
         return;
     }
+    if (begin_next_of_row(work, index)) return;
     now.touched = false;
-    strand_t parent = find_sharing_strand();
-    bool continues_row = now.row_end == now.next && now.row >= now.base && node(now.row)->loop == work->loop;
-    strand_t strand = create_strand(parent, work->lanes ? LANE : ITERATION, 0);
+    strand_t strand = create_share(find_sharing_strand(), work, index);
+    bool continues_row = now.row_end == strand && now.row >= now.base && now.row_loop == work->loop;
     if (!continues_row) {
         now.row = strand;
         now.row_mark = now.mark;
+        now.row_loop = work->loop;
     }
     now.row_end = work->lanes ? 0 : now.next;
-    struct node *strand_node = node(strand);
-    strand_node->loop = work->loop;
-    strand_node->place = work->place;
-    strand_node->index = work->lanes ? number : (int64_t)(work->start + (uint64_t)number * work->step);
-    if (work->lanes) strand_node->locks = (uint64_t)work->safelen;
     me->plain = strand;
     refresh_locked_strand();
 }
@@ -233,6 +229,7 @@ static int64_t find_next_iteration(const struct work *work) {
 static bool begin_next_iteration(uint64_t *low, uint64_t *high) {
     struct work *work = me->work;
     int64_t number = work->cancelled ? (int64_t)work->count : find_next_iteration(work);
+    set_bounds(NULL, NULL);
     if (number >= (int64_t)work->count) {
         leave_loop();
         return false;
@@ -242,6 +239,7 @@ static bool begin_next_iteration(uint64_t *low, uint64_t *high) {
     *low = work->start + (uint64_t)number * work->step;
     *high = *low + work->step;
     begin_iteration(work, number, goes_on);
+    set_bounds(low, high);
     return true;
 }
 

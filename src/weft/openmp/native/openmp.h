@@ -68,6 +68,7 @@ struct node {
     uint32_t seen; /* by the search with this number */
     int64_t index; /* the iteration's number; the thread's, the task's; of LOCKED: which locks it shares with readers */
     uint32_t place; /* of the construct */
+    strand_t number; /* its own; another one's where the node was not written yet (write_node()) */
 };
 
 /* A worksharing construct as a team meets it. */
@@ -195,6 +196,7 @@ struct thread {
 struct clock {
     strand_t current, base, next;
     strand_t row, row_end; /* iterations of one loop that were made one after another: nothing orders two of them */
+    uint32_t row_loop;
     mark_t old, mark, old_atomic, atomic; /* marks: those that are over are below, and the next ones */
     mark_t mine, room; /* from here on, so many, the running strand's */
     mark_t past[PAST]; /* some that are known to come before what runs */
@@ -222,10 +224,18 @@ static inline uint32_t place_of(uintptr_t address) { return (uint32_t)(address -
 /* --- strands.c */
 extern struct node *weft_nodes; /* from `weft_first` on */
 extern strand_t weft_first;
-static inline struct node *node(strand_t s) { return &weft_nodes[s - weft_first]; }
+struct node *write_node(strand_t strand);
+static inline struct node *node(strand_t s) {
+    struct node *found = &weft_nodes[s - weft_first];
+    return __builtin_expect(found->number == s, true) ? found : write_node(s);
+}
+struct node compute_node(strand_t strand); /* the same, and nothing is written */
 void set_current_strand(strand_t strand); /* the one that accesses memory from here on */
 void set_checking(bool is_on);
 strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks);
+strand_t create_share(strand_t parent, const struct work *work, int64_t index); /* an iteration or a lane */
+void set_share_index(strand_t strand, int64_t index);
+bool begin_next_of_row(const struct work *work, int64_t index); /* at once, where only the index is new */
 bool is_ordered(strand_t earlier, strand_t later);
 bool is_ordered_nearby(strand_t earlier, strand_t later, bool answer_if_unknown); /* by a search of a few steps */
 bool is_ordered_without_locks(strand_t earlier, strand_t later); /* whoever has a lock first */
@@ -279,6 +289,8 @@ size_t count_accessing_places(void); /* at how many places of the program an acc
 
 /* --- hooks.c */
 void refresh_hooks(void); /* what accesses are compared with has changed */
+void refresh_hooks_in_row(void); /* the same, where only another iteration of the same row runs */
+void set_bounds(const void *low, const void *high); /* where a loop's code reads the bounds that it was given; NULL: none */
 void forget_all_notes(void); /* words of the shadow have changed otherwise than by the running strand's accesses */
 
 #define TERA ((uintptr_t)1 << 40)
