@@ -1,6 +1,6 @@
 /* Strands and the paths between them. */
 #include "growing.h"
-#include "openmp.h"
+#include "shadow.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -35,16 +35,9 @@ static struct series *all_series;
 static size_t series_count;
 #define MANY_SERIES (1u << 18)
 
-/* The series that goes on: its newest strand is `end` - 1, the index of that `index`. */
-static struct {
-    strand_t end;
-    uint32_t loop;
-    int64_t index, step;
-} last_series;
-
 static void forget_all_series(void) {
     series_count = 0;
-    last_series.end = 0;
+    now.series.end = 0;
 }
 
 /* Return the node of a strand of a series; zeros for one that was forgotten. Safe in a signal handler. */
@@ -103,9 +96,9 @@ strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks) {
 strand_t create_share(strand_t parent, const struct work *work, int64_t index) {
     if (now.next - weft_first >= MOST) return now.next - 1;
     struct series *series = series_count ? &all_series[series_count - 1] : NULL;
-    bool is_of_series = series && last_series.end == now.next && series->loop == work->loop && series->parent == parent;
-    if (is_of_series && now.next - series->first == 1) series->step = last_series.step = index - series->index;
-    if (!is_of_series || index - last_series.index != last_series.step) {
+    bool is_of_series = series && now.series.end == now.next && series->loop == work->loop && series->parent == parent;
+    if (is_of_series && now.next - series->first == 1) series->step = now.series.step = index - series->index;
+    if (!is_of_series || index - now.series.index != now.series.step) {
         all_series[series_count++] = (struct series){.first = now.next,
                                                      .parent = parent,
                                                      .loop = work->loop,
@@ -114,23 +107,20 @@ strand_t create_share(strand_t parent, const struct work *work, int64_t index) {
                                                      .locks = work->lanes ? (uint64_t)work->safelen : 0,
                                                      .depth = parent >= weft_first ? node(parent)->depth + 1 : 0,
                                                      .kind = work->lanes ? LANE : ITERATION};
-        last_series.loop = work->loop;
-        last_series.step = 0;
+        now.series.loop = work->loop;
+        now.series.step = 0;
     }
-    last_series.index = index;
-    last_series.end = ++now.next;
+    now.series.index = index;
+    now.series.end = ++now.next;
     return now.next - 1;
 }
 
 /* Let the newest strand of all, an iteration or lane without an access so far, stand for another index. */
 void set_share_index(strand_t strand, int64_t index) {
     struct series *series = &all_series[series_count - 1];
-    if (last_series.end == strand + 1 && series->first == strand) series->index = last_series.index = index;
+    if (now.series.end == strand + 1 && series->first == strand) series->index = now.series.index = index;
     node(strand)->index = index;
 }
-
-/* Return whether the region has so many strands (iterations, tasks) that iterations must share them. */
-bool has_too_many_strands(void) { return now.next - now.base > (strand_t)24 << 20; }
 
 /* What comes before strands: in chunks, which are used again when all strands are over. */
 #define CHUNK 4096
@@ -200,22 +190,6 @@ void set_current_strand(strand_t strand) {
     now.locks = me && (me->held || me->released);
     now.apart = !now.on || !me || now.locks || now.devices;
     refresh_hooks();
-}
-
-/* Begin the next iteration of a row in the running thread, if its index is the one that its series foresees and nothing
- * else was made or ordered since the previous one began; that one accessed memory. Return whether it has begun. */
-bool begin_next_of_row(const struct work *work, int64_t index) {
-    strand_t strand = now.next;
-    if (me->current != strand - 1 || me->plain != strand - 1 || now.row_end != strand || last_series.end != strand ||
-        last_series.loop != work->loop || index - last_series.index != last_series.step || !now.in_row || now.apart)
-        return false;
-    last_series.index = index;
-    last_series.end = now.row_end = ++now.next;
-    me->current = me->plain = now.current = now.newest = strand;
-    now.first_turn = true;
-    now.touched = false;
-    refresh_hooks_in_row();
-    return true;
 }
 
 /* Switch the check of accesses on or off. */
