@@ -426,11 +426,9 @@ class _FindingMaker:
         mates = [g for g in self._group_ranks(self.blocked) if index in g.ranks]
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
-        where = describe.site_suffix(blocked.event) + describe.task_suffix(
-            *(self.blocked[i].event for i in (index, *with_it))
-        )
-        call = f"{describe.call_words(blocked.event)}{_describe_request(blocked)}{where}"
-        return f"{subject} in {call}{self._describe_company(blocked, group, with_it)}"
+        task = describe.task_suffix(*(self.blocked[i].event for i in (index, *with_it)))
+        call = f"{describe.call_words(blocked.event)}{describe.site_suffix(blocked.event)}{_describe_request(blocked)}"
+        return f"{subject} in {call}{task}{self._describe_company(blocked, group, with_it)}"
 
     def _describe_company(self, blocked: Blocked, group: Group, company: list[int]) -> str:
         """Return words after a call in which a rank is blocked that say which ranks are in it, too, and that it waits
@@ -511,9 +509,9 @@ def _main_thread(blocked: list[Blocked]) -> Blocked:
 
 
 def _describe_call(group: Group) -> str:
-    """Return the call of a group, and where it stands."""
+    """Return words for the call in which a group waits, with its line, and for the request that a wait is for."""
     request = _describe_request(group.blocked, peers=len(group.ranks) == 1)
-    return f"{group.call}{request}{describe.site_suffix(group.blocked.event)}{group.task}"
+    return f"{group.call}{describe.site_suffix(group.blocked.event)}{request}{group.task}"
 
 
 def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:
