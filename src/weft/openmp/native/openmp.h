@@ -77,7 +77,8 @@ struct work {
     bool begun, is_static;
     int safelen; /* of lanes; 0: none */
     uint64_t start, step, count; /* iteration k: start + k * step */
-    int64_t part; /* iterations that a thread takes one behind the other */
+    int64_t part; /* iterations that a thread takes one behind the other: a power of two, its bits: */
+    int part_bits;
     uint64_t taken; /* sections */
     bool ordered, lanes;
     int64_t turn; /* ordered: the iteration whose turn it is */
@@ -198,7 +199,7 @@ struct clock {
     strand_t row, row_end; /* iterations of one loop that were made one after another: nothing orders two of them */
     uint32_t row_loop;
     struct {
-        strand_t end; /* the newest strand is the one before */
+        strand_t end, parent; /* end: the newest strand is the one before */
         uint32_t loop;
         int64_t index, step; /* index: of that strand */
     } series; /* the last one (strands.c) */

@@ -108,6 +108,7 @@ strand_t create_share(strand_t parent, const struct work *work, int64_t index) {
                                                      .depth = parent >= weft_first ? node(parent)->depth + 1 : 0,
                                                      .kind = work->lanes ? LANE : ITERATION};
         now.series.loop = work->loop;
+        now.series.parent = parent;
         now.series.step = 0;
     }
     now.series.index = index;
