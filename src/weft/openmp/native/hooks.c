@@ -100,6 +100,7 @@ bool begin_next_of_row(uint32_t loop, int64_t index) {
     now.first_turn = true;
     now.touched = false;
     begin_turn_of_marks();
+    if (!now.calm_room) now.calm = now.mine;
     all.mine = fast.mine = now.mine;
     all.room = fast.room = now.room;
     fast.turn = turn += TURN;
@@ -133,7 +134,7 @@ INLINE bool is_row_mark(const struct looks *looks, mark_t mark) {
 /* Return whether the access with this mark (its ID in the shadow) happens before the running strand, as far as is known
  * without a search. */
 INLINE bool is_access_of_mark_earlier(const struct looks *looks, mark_t mark) {
-    return mark < looks->old ||
+    return mark < looks->old || (looks->old && mark - now.calm < now.calm_room) ||
            (now.any_past && looks->old &&
             (mark == now.past[0] || mark == now.past[1] || mark == now.past[2] || mark == now.past[3]));
 }

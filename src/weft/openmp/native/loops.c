@@ -199,6 +199,7 @@ static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
     }
     now.row_end = now.next;
     me->plain = strand;
+    now.keeps_calm = work->lanes;
     refresh_locked_strand();
 }
 
@@ -208,6 +209,7 @@ static void leave_loop(void) {
     strand_t strand = find_sharing_strand();
     if (strand < now.base) return;
     me->plain = strand;
+    now.keeps_calm = me->work->lanes;
     refresh_locked_strand();
     me->iteration = -1;
 }

@@ -207,6 +207,11 @@ struct clock {
     mark_t mine, room; /* from here on, so many, the running strand's */
     mark_t past[PAST]; /* some that are known to come before what runs */
     bool any_past, first_turn; /* first_turn: what runs never ran before */
+    /* Marks, so many from `calm` on, of the strand around a simd loop since its turn began, and of the loops in it that
+     * are over: they come before the loop's lanes, and before the strand when the loop is over. */
+    mark_t calm, calm_room;
+    uint32_t calm_breaks; /* how often anything else ran */
+    bool keeps_calm; /* what runs next is of the simd loop */
     strand_t newest; /* that ran */
     mark_t row_mark; /* those with ROW from here on are of the last row */
     bool on, touched; /* touched: memory was accessed since an iteration began */

@@ -184,6 +184,12 @@ void retire_all_strands(void) {
  * checked. */
 void set_current_strand(strand_t strand) {
     now.current = strand;
+    if (!now.keeps_calm) {
+        now.calm = now.mark;
+        now.calm_room = 0;
+        now.calm_breaks++;
+    }
+    now.keeps_calm = false;
     now.first_turn = strand > now.newest;
     if (now.first_turn) now.newest = strand;
     begin_turn_of_marks();
