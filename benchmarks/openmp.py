@@ -25,7 +25,7 @@ from weft.openmp.build import build_program
 PROGRAMS = Path(__file__).parent / "programs" / "openmp"
 CASES = {
     "jacobi": ("2000", "20"), "product": ("700",), "quicksort": ("3000000",), "csr": ("300000", "40"),
-    "trivial": ("8000000",), "tiles": ("40",), "regions": ("8000",), "swap": ("100000",),
+    "trivial": ("8000000",), "tiles": ("100",), "regions": ("40000",), "swap": ("100000",),
 }  # fmt: skip
 LINEAR = ("trivial", "tiles", "regions", "swap")
 ONE = {"OMP_NUM_THREADS": "1", "WEFT_INTERNAL_CHECK_FINDINGS": os.devnull, "TSAN_OPTIONS": "report_bugs=0"}
