@@ -41,7 +41,7 @@ WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective"
 
 def finding_line(finding: Finding) -> str:
     """Return `error: message. [kind]`, the line of a finding."""
-    sure = {"certain": "", "possible": " (possible)", "undecided": " (undecided)"}[finding.certainty]
+    sure = {"certain": "", "possible": " (possible, not proven)", "undecided": " (undecided)"}[finding.certainty]
     return f"{finding.severity}: {printable(finding.message)}{sure}. [{finding.kind}]"
 
 

@@ -96,7 +96,7 @@ def test_what_has_no_hooks_is_named(script: Path) -> None:
         "the elements of `held`, a container of Numba's library (prog.py:21)",
         "the elements of `made`, a container of Numba's library (prog.py:29)",
         "the parallel function `never` (prog.py:13), which was never called",
-        "what `absolute` does, a compiled function (prog.py:40)",
+        "what the compiled function `absolute` reads and writes (prog.py:40)",
     ], out
     assert "4 parallel loops (4 runs, " in out
     assert status == 0
