@@ -107,9 +107,9 @@ def test_a_source_of_openacc_is_not_called_clear(tmp_path: Path) -> None:
     (tmp_path / "p.c").write_text(OPENACC)
     status, out, _ = weft("p.c", cwd=tmp_path)
     assert status == 2
-    assert out.splitlines()[0] == "Nothing was looked at in p.c (finished)"
-    assert "Not looked at: 1 directive of OpenACC (p.c:4)" in out
-    assert "nothing was looked at: name the sources that hold `#pragma dvm` directives (or `#pragma omp`)" in out
+    assert out.splitlines()[0] == "Nothing was checked in p.c (finished)"
+    assert "Not checked: 1 directive of OpenACC (p.c:4)" in out
+    assert "nothing was checked: name the sources that hold `#pragma dvm` directives (or `#pragma omp`)" in out
 
 
 MACROS = """\

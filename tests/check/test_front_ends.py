@@ -138,4 +138,4 @@ def test_directives_beside_sources_of_another_language_are_not_passed_over(tmp_p
     assert (done.returncode, done.stdout.splitlines()[:2]) == (0, ["told", "Nothing found in p.f90 (finished)"])
     (tmp_path / "p.f90").write_text(FORTRAN.replace("!DVM$", "!"))
     done = execute([*WEFT, "check", "p.f90", "q.c"], timeout=60, cwd=tmp_path)
-    assert done.returncode == 2 and "Nothing was looked at in p.f90 q.c" in done.stdout
+    assert done.returncode == 2 and "Nothing was checked in p.f90 q.c" in done.stdout

@@ -23,7 +23,7 @@ SHOWS_COMMANDS = {"", "console", "sh"}
 COMMAND = re.compile(r"(?:^|(?<=[\s(=;`'\"]))weft (?=[a-z-])(?![a-z]+:)")
 ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "(", ")"}
 NOT_WHOLE = re.compile(r"[][…]|\.\.\.")
-INCOMPLETE = re.compile(r" (is|are) missing |a value is missing behind it|: .*'[A-Z:,]*[A-Z]{2}[A-Z:,]*'|'[A-Z]'")
+INCOMPLETE = re.compile(r" (is|are) missing |a value is missing after it|: .*'[A-Z:,]*[A-Z]{2}[A-Z:,]*'|'[A-Z]'")
 """What argparse says of a line that leaves something out, or has a word in capitals in place of a value."""
 
 

@@ -17,7 +17,7 @@ from weft.cli.main import command_names, main
         ("dump --format yaml", "weft: dump: --format yaml: write text, json, csv or parquet"),
         ("dump --frobnicate", "there is no option --frobnicate (weft dump --help)"),
         ("replay --timeout -1", "weft: replay: --timeout: "),
-        ("dump a b", "b is one word too many"),
+        ("dump a b", "unexpected argument b"),
         ("compare a", "RUN is missing"),
         ("run -n 0 -- prog", "weft: run: -n: '0' is not a number of 1 or more"),
         ("report nowhere", "nowhere is not a run: there is no such directory"),

@@ -117,7 +117,7 @@ def compared(folder: Path, *words: str) -> str:
     ("run", "said"),
     [
         ("larger", "first difference: {A}, in iteration 0 of sweep\n"
-         "    rank 0: {over} of the run are on no rank of the reference: another input or cut"),
+         "    rank 0: {over} of the run are on no rank of the reference: another input or decomposition"),
         ("smaller", "first difference: {A}, in iteration 0 of sweep\n"
          "    rank 0: {under} of the reference are on no rank of the run"),
         ("longer", "the loop sweep ({loop}) ran 9 times, in the reference 6: "

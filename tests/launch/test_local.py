@@ -131,10 +131,10 @@ def lost_host_is_told(said: list[str]) -> None:
     """What somebody reads who has to do something about it: at once, and at the end."""
     assert re.match(r"weft: host b does not answer any more \(.+\), with ranks? [23]", said[0]), said
     assert (
-        "weft: the run was ended: host b did not answer any more, and the ranks of the others stood still in MPI"
-        in said
+        "weft: Weft ended the run: host b did not answer any more, and the ranks on the other hosts made no progress "
+        "in MPI" in said
     )
-    [remedy] = [text for text in said if "recorded may still lie there" in text]
+    [remedy] = [text for text in said if "recorded may still be there" in text]
     assert re.search(r"`scp -r b:(\S+/disk/\S+) b` and `weft gather \S+ b` put it into the run", remedy), remedy
 
 

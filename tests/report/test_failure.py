@@ -117,7 +117,7 @@ def test_analyses_that_fail_of_one_cause_share_the_first_line(
     told = capsys.readouterr().out.splitlines()
     assert re.match(
         r"Weft's error, not the program's: the analyses of potential deadlock, .* and waits failed at "
-        r"weft/report/context\.py:\d+, so what they look for is not in here: MemoryError: too much\. To have",
+        r"weft/report/context\.py:\d+, so their findings are missing here: MemoryError: too much\. To report",
         told[0],
     )
     assert not told[1].startswith("Weft's error")

@@ -116,4 +116,4 @@ def test_an_entry_for_what_the_program_does_not_have_is_an_error(mpich: Installe
 def test_a_trace_ends_at_its_limit_and_says_so(mpich: Installed, tmp_path: Path) -> None:
     found, said = recorded(tmp_path, 'limit = "1k"')
     assert 0 < len(found["number"]) < 10
-    assert "values end early: they had grown to the limit of 1,024 bytes" in said
+    assert "values end early: they had reached the limit of 1,024 bytes" in said

@@ -40,9 +40,10 @@ def test_a_rank_that_stands_tells_of_all_once_and_when_it_goes_on(
     with running(of, 3, [of.python or sys.executable, STANDS, "go", "2"], tmp_path) as job:
         text = told(tmp_path)
         assert re.search(r"weft: \d{4}-\d\d-\d\d [\d:]+ on \S+: rank [012] \(process \d+\) has stayed at "
-                         r"\S+stands.py:\d+ step for 2 s; the program continues; this is reported once\n", text)  # fmt: skip
+                         r"\S+stands.py:\d+ step for 2 s; the program "
+                         r"continues; this is reported once\n", text)  # fmt: skip
         if lack := ability("ptrace").lack:
-            assert f"ranks 0-2 could not be looked into: {lack}" in text, text
+            assert f"ranks 0-2 could not be inspected: {lack}" in text, text
             return
         assert "reporting.py" not in text  # Weft's own thread is not the program's
         assert "rank 1 is in recv from 0 (tag 3) at stands.py:22 step" in text

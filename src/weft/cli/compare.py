@@ -121,7 +121,7 @@ def _find_exempt_calls(args: argparse.Namespace, trace: Trace) -> ExemptCalls | 
         return None
     exempt = ExemptCalls(args.exempt)
     if unknown := exempt.find_unknown_places(trace):
-        raise UsageError(f"--except {unknown[0]}: {trace.path} has no call from there (`weft dump` shows the lines)")
+        raise UsageError(f"--except {unknown[0]}: {trace.path} has no call at this line (`weft dump` shows the lines)")
     return exempt
 
 
@@ -172,7 +172,7 @@ def _describe_missing_values(args: argparse.Namespace, values: ValueComparison |
 
     have = [(run / FOLDER).is_dir() for run in (args.reference, args.run)]
     if values is None and not args.calls and have[0] != have[1]:
-        yield f"values were not compared: no probe of the {'run' if have[0] else 'reference'} kept one"
+        yield f"values were not compared: no probe of the {'run' if have[0] else 'reference'} recorded a value"
 
 
 def _print_commands(args: argparse.Namespace) -> None:
@@ -266,6 +266,7 @@ def open_with_events(path: Path) -> Trace:
     trace.require_beginning("a comparison")
     if trace.level == Level.OUTCOMES:
         raise UsageError(
-            f"{path} was recorded at level `outcomes`, which has no events to compare: `weft replay {path}` records it"
+            f"{path} was recorded at level `outcomes`, which has no events to compare: replay it (`weft replay "
+            f"{path}`) and compare the replay"
         )
     return trace

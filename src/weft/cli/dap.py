@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
 def parse_port(text: str) -> int:
     """Return the port number in a text."""
     if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use 0 to 65535 (0: any free one)")
     return int(text)
 
 

@@ -166,7 +166,8 @@ def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any
     if args.definitions:
         if args.format in ("csv", "parquet"):
             raise UsageError(
-                f"--format {args.format} is a table of calls: leave it out with --definitions, or take --format json"
+                f"--format {args.format} is a table of calls: with --definitions, leave --format out or use --format "
+                "json"
             )
         rows = select_rows(list_definitions(trace, wanted), args, to)
         if args.format == "json":

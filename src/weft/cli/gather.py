@@ -56,6 +56,6 @@ def report_result(run: Path, gathered: GatherResult) -> int:
     for problem in gathered.problems:
         say(problem)
     came = [f"{one['files']} file{'s' * (one['files'] != 1)} of {one['host']}" for one in gathered.hosts]
-    say(f"gathered {', '.join(came) or 'nothing: no record of this run lies on this host'}; "
+    say(f"gathered {', '.join(came) or 'nothing: this host has no record of this run'}; "
         f"{gathered.ranks} rank{'s' * (gathered.ranks != 1)} in {shorten_path(run)}")  # fmt: skip
     return int(bool(gathered.missing))

@@ -108,11 +108,13 @@ def run(args: argparse.Namespace) -> int:
     """Run `weft replay`: check the options, then replay the run or debug it; return the exit status."""
     command = args.rest
     if args.force and (args.until or args.breaks):
-        raise UsageError("--force runs on freely: it does not go with --until or --break")
+        raise UsageError(
+            "--force cannot be combined with --until or --break: after the forced outcome the program runs on freely"
+        )
     if args.sequential and (args.force or args.debug):
-        raise UsageError("--sequential follows the record to the end: it does not go with --force or --debug")
+        raise UsageError("--sequential follows the record to its end, so it cannot be combined with --force or --debug")
     if args.debug and (args.probes or args.hash_messages):
-        raise UsageError("--debug records nothing: it does not go with --probes or --hash-messages")
+        raise UsageError("--debug records nothing, so it cannot be combined with --probes or --hash-messages")
     if args.stdin is not None and not args.debug:
         feed_stdin(args.stdin)
     if args.debug:
@@ -150,7 +152,7 @@ def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
     for problem in trace.problems[:3]:
         say(f"damaged: {problem}")
     if trace.problems:
-        say("the replay follows what is left of the record, then the program runs on freely")
+        say("the replay follows the rest of the record, then the program runs on freely")
     steps, cut = make_plans(trace, args)
     conductor = make_conductor(trace, steps, cut) if args.sequential else None
     driver = Driver.from_folder(args.driven) if args.driven else None
@@ -191,8 +193,8 @@ def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
     from weft.trace import Level
 
     if trace.level is Level.OUTCOMES:
-        raise UsageError("--sequential needs a run of level trace: this one has no calls to take one by one; replay it "
-                         "once whole, and the replay's record is of level trace")  # fmt: skip
+        raise UsageError("--sequential needs a run of level trace: this one has no calls; replay it once without "
+                         "--sequential, and use the record of that replay")  # fmt: skip
     return Conductor(plan_steps(Cuts(trace, order_events(trace, match_operations(trace)), plans), plans, cut), cut)
 
 
@@ -203,7 +205,8 @@ def choose_start_folder(trace: Trace, other_program: list[str]) -> Path:
     folder = here if other_program else Path(str(trace.run.get("cwd") or here))
     if not folder.is_dir():
         raise WeftError(
-            f"the run was started in {folder}, which is not here; go to its copy and give the program after --"
+            f"the run was started in {folder}, which this host does not have: change to your copy of that folder and "
+            "name the program after --"
         )
     return folder
 
@@ -266,13 +269,13 @@ def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tup
 
     command = other_program or replace_missing_programs(trace, read_command(trace.run))
     if not command:
-        raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
+        raise WeftError(f"{trace.path}: run.json does not say which command was recorded: name it after --")
     try:
         held = b"\0" in b"".join(map(os.fsencode, command))
     except UnicodeEncodeError:
         held = True
     if held:
-        raise WeftError(f"{trace.path}: run.json names a command with characters that no command has; give it after --")
+        raise WeftError(f"{trace.path}: run.json names a command with characters that no command has: name it after --")
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
     if trace.run.get("local") and not other_program:
@@ -297,7 +300,7 @@ def replace_missing_programs(trace: Trace, command: list[str]) -> list[str]:
     words = [str(word) for word in typed] if isinstance(typed, list) else command
     gone = [path for path, word in zip(command, words, strict=False) if path != word and not os.access(path, os.X_OK)]
     if gone:
-        say(f"note: {gone[0]}, which was recorded, is no longer there: PATH decides which program is started")
+        say(f"note: {gone[0]}, which was recorded, does not exist any more: the PATH decides which program is started")
     return words if gone else command
 
 
@@ -310,12 +313,13 @@ def make_single_host_command(trace: Trace, command: list[str]) -> list[str]:
     if len(programs) != 1:
         raise WeftError(
             f"{trace.path} was recorded with --local over hosts, by a line of several programs, and a replay runs on "
-            "one host: give that line after --, without hosts"
+            "one host: name that line after --, without hosts"
         )
     hosts = sorted(str(one["host"]) for one in gathered_hosts(trace))
     say(
         f"note: recorded with --local{' on ' + ', '.join(hosts) if hosts else ''}: the replay runs all ranks on this "
-        "host, without the recorded launcher's options. For hosts that all see this folder, give the line after --"
+        "host, without the recorded launcher's options. If all hosts see this folder, you can name the line after -- "
+        "to replay on them"
     )
     return list(next(iter(programs)))
 

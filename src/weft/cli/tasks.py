@@ -130,11 +130,11 @@ def open_session(args: argparse.Namespace) -> Session:
     if args.as_openmp:
         print("weft: built as OpenMP: a spawned child is run later, while its parent goes on", file=sys.stderr)
     if not command and args.pid is None:
-        raise UsageError("no program: weft tasks prog.py")
+        raise UsageError("name a program, as in: weft tasks prog.py")
     if args.record and args.replay:
-        raise UsageError("give --record or --replay, not both: a replay has the order that is in its file")
+        raise UsageError("--record and --replay cannot be combined: leave one of them out")
     if args.replay and not Path(args.replay).is_file():
-        raise UsageError(f"--replay {args.replay}: there is no such file")
+        raise UsageError(f"--replay {args.replay}: this file does not exist; --record FILE writes one")
     return session(
         command,
         runtime=args.runtime,

@@ -45,7 +45,7 @@ class Record:
         missing = [rank.rank for rank in self.trace.ranks if rank.missing]
         if missing or not self.trace.ranks:
             raise UsageError(
-                f"{path}: the record of rank {missing[0] if missing else 0} is missing: it cannot be replayed"
+                f"{path}: the record of rank {missing[0] if missing else 0} is missing, so the run cannot be replayed"
             )
         pythons = {rank.definitions.python or "" for rank in self.trace.ranks}
         if unlocked := sorted(filter(is_free_threaded, pythons)):

@@ -73,10 +73,13 @@ def other_cell_copied(case: GhostCase, rank: int, global_index: list[int]) -> Fi
 def ghosts_without_use(part: DeclaredPart) -> str:
     """Ghosts are loaded, and what is made of them was not seen."""
     name = f" of {part.name}" if part.name else ""
-    return f"what is made of those{name} goes to no array that is declared: declare it, too, with halo 0 if it has none"
+    return (
+        f"what is computed from those{name} is stored in no declared array: declare that array, too, with halo 0 if "
+        f"it has no ghost cells"
+    )
 
 
-_REMEDY = "say how wide its ghost cells are (halo)"
+_REMEDY = "declare how wide its ghost cells are (the argument halo of weft.part)"
 
 
 def widths_differ(parts: Mapping[int, DeclaredPart], side: Side, widths_by_rank: Mapping[int, int]) -> str:
@@ -98,7 +101,7 @@ def layers_missing(part: DeclaredPart, side: Side) -> str:
 
 def receive_not_followed(part: DeclaredPart, event: int) -> str:
     """Return the note that it is not known what a receive fills."""
-    return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not followed: {_REMEDY}"
+    return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not known to Weft: {_REMEDY}"
 
 
 def receive_inside(part: DeclaredPart, box: Box, event_index: int) -> str:
@@ -125,7 +128,7 @@ def receives_fill_everything(part: DeclaredPart) -> str:
 def grid_differs(part: DeclaredPart) -> str:
     """Return the note that the communicator has another grid than the ghosts."""
     why = "has ghost cells in another number of dimensions than its communicator"
-    return f"{_array(part)} {why}: {_REMEDY}, and where it lies"
+    return f"{_array(part)} {why}: {_REMEDY} and at which global index it begins"
 
 
 def receive_missing(part: DeclaredPart, side: Side) -> str:

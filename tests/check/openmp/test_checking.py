@@ -77,7 +77,7 @@ int main(int n, char **v) {
 """,
     )
     assert found.looked.is_empty
-    assert any("nothing was looked at" in one for one in found.problems)
+    assert any("nothing was checked" in one for one in found.problems)
     assert any("never ran" in one and "prog.c:4" in one for one in found.looked.unchecked)
 
 
