@@ -65,8 +65,8 @@ def test_an_option_that_means_nothing_to_a_python_program_is_refused(
     printed = capsys.readouterr()
     spelled = SPELLED[option]
     assert printed.err == (
-        f"weft: {spelled} means nothing for a Python (Numba) program: leave it out; an option of the program's own "
-        f"stands behind --: -- {spelled}\n"
+        f"weft: {spelled} has no effect on a Python (Numba) program: leave it out; an option of the program itself "
+        f"comes after --: -- {spelled}\n"
     )
     assert not printed.out
 
@@ -85,7 +85,7 @@ def test_an_option_is_taken_or_refused_as_declared(name: str, option: Option) ->
     if option in one.options:
         one.refuse_unsupported_options(request)
     else:
-        with pytest.raises(UsageError, match=f"{SPELLED[option]} means nothing for a"):
+        with pytest.raises(UsageError, match=f"{SPELLED[option]} has no effect on a"):
             one.refuse_unsupported_options(request)
 
 

@@ -314,7 +314,10 @@ def _first_error(output: str, original: Path, folder: Path) -> str:
         return f"{file}:{place['line']}: the program does not compile: {texts[0].partition(':')[2].strip()}"
     undefined = re.search(r"undefined reference to [`'](?P<name>[^']+)'", output)
     if undefined:
-        return f"{original}: the program does not link: {undefined['name']} is defined nowhere"
+        return (
+            f"{original}: the program does not link: {undefined['name']} is not defined: name the file or library "
+            f"that defines it"
+        )
     twice = re.search(r"multiple definition of [`'](?P<name>[^']+)'", output)
     if twice:
         return f"{original}: the program does not link: two of its files define {twice['name']}; leave one of them out"

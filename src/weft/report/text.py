@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from weft.base.words import plural, rank_names, rank_set, short_function, visible
+from weft.base.words import plural, rank_names, rank_set, rank_words, short_function, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import describe_ends as ends
 from weft.evidence import Ended, Race
@@ -116,7 +116,7 @@ def unseen_lines(trace: Trace) -> list[str]:
     for rank in trace.ranks:
         for note in rank.definitions.notes[:UNSEEN_LINES]:
             whose.setdefault(note, []).append(rank.index)
-    return [f"not recorded: {printable(note)} ({rank_set(ranks)})" for note, ranks in whose.items()][:UNSEEN_LINES]
+    return [f"not recorded: {printable(note)} ({rank_words(ranks)})" for note, ranks in whose.items()][:UNSEEN_LINES]
 
 
 def ranks_with_ending(findings: Iterable[Finding]) -> set[int]:

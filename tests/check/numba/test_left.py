@@ -106,7 +106,7 @@ def test_a_program_that_calls_no_loop_exits_with_2(script: Path) -> None:
     status, out = check(script, "prog.py", "none")
     assert status == 2
     assert out.startswith("Nothing was checked in prog.py (finished)")
-    assert "nothing was checked: call the functions that hold the prange loops" in out
+    assert "nothing was checked: call the functions that have the prange loops" in out
 
 
 @pytest.mark.cases(1)

@@ -42,7 +42,7 @@ def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
         claiming = (one for one in fitting if one.claims(sources))
         return without_directives if len(fitting) == 1 else next(claiming, without_directives)
     told = "; ".join(f"{one.name} ({', '.join(sorted(one.suffixes))})" for one in known)
-    raise UsageError(f"{sources[0]}: name the sources of one program in one language: {told}")
+    raise UsageError(f"{sources[0]}: name sources in one language only: {told}")
 
 
 def is_script(source: Path) -> bool:
