@@ -17,7 +17,8 @@ def add_trust_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="let a replay execute the program that RUN names without asking, though you did not record RUN here",
+        help="do not ask before a replay executes the program that RUN names, if RUN was recorded by another user or "
+        "on another machine",
     )
 
 

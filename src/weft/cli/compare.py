@@ -8,7 +8,7 @@ weft compare REFERENCE RUN --debug         opens the debugger at the first diffe
 weft compare REFERENCE RUN --view          shows both runs in the browser at the first difference
 
 Weft aligns the values of probes by loop, iteration and global index, so the runs may have different numbers of ranks.
-It aligns calls rank by rank. The status is 0 if values, calls and the ends of both runs are equal, and 1 if not.
+It aligns calls rank by rank. Exits 0 if values, calls and the ends of both runs are equal, and 1 if not.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def register(subparsers: Any) -> None:
     what.add_argument("--calls", action="store_true", help="compare only the MPI calls")
     parser.add_argument(
         "--polls", action="store_true",
-        help="also compare tests, probes that return at once and MPI_Waitsome, whose outcomes timing decides",
+        help="also compare tests, nonblocking probes and MPI_Waitsome, whose outcomes depend on timing",
     )  # fmt: skip
     parser.add_argument(
         "--except", action="append", default=[], metavar="FILE:LINE", dest="exempt",
-        help="leave out what the messages of the calls at this line hold, such as times; repeatable",
+        help="do not compare the contents of messages of the calls at this line, such as times; repeatable",
     )  # fmt: skip
     add_tolerances(parser)
     _asked.add_trust_option(parser)

@@ -2,7 +2,7 @@
 
 Use it when `weft report` has warned of a message race: it shows whether another order does harm.
 
-weft explore RUN                          tries every outcome of the wildcard receives and probes
+weft explore RUN                          tries every other outcome of receives and probes from any source
 weft explore RUN --finding 2              tries only one race, by its number in `weft report RUN`
 weft explore RUN --budget 300             stops after 300 s (default: 60); the same command continues later
 weft explore -n 4 -- ./prog ARGS          records the program first

@@ -1,8 +1,8 @@
 """Collect the records that hosts wrote to their own disks into one run.
 
-srun --ntasks-per-node=1 weft gather RUN     each host of a run with --local hands over what it still has; all hosts
-                                             must see the directory of RUN
-weft gather RUN HOSTDIR...                   folders or .weftpack files that you copied from DIR of the hosts
+srun --ntasks-per-node=1 weft gather RUN     one process on each host adds the records that the host still has; all
+                                             hosts must see the directory of RUN (or mpiexec, one process a host)
+weft gather RUN HOSTDIR...                   adds folders or .weftpack files that you copied from the --local DIR of hosts
 
 Use it if `weft run --local` could not collect all records at its end.
 

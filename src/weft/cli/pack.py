@@ -1,6 +1,6 @@
 """Put the records of all ranks into one file, for file systems that are slow with many files.
 
-weft pack RUN...
+weft pack weft-runs/heat-1       pack one run, or several
 
 `weft run` does so by itself at its end, from 256 ranks on. Every command reads a packed run as before. Exits 0 if every
 record is packed, 1 if some stay files of their own; Weft then says which.

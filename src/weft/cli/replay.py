@@ -8,14 +8,15 @@ weft replay RUN --until 2:57                   stop rank 2 before its event 57; 
 weft replay RUN --until solver.py:40#3         before the 3rd call at line 40
 weft replay RUN --break solver.py:40           stop there too, but other ranks run as far as they can without it
 weft replay RUN --until 2:57 --sequential      one rank at a time, always in the same order
-weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; then all is free
+weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead, then it runs on freely
 weft replay RUN --debug                        at a prompt, like `weft debug RUN`
 weft replay RUN -n 4 -- ./prog-openmpi         another build of the program (another MPI), with the recorded arguments
 
 WHERE is RANK:EVENT (`weft report` and `weft dump` print these numbers), FILE:LINE[#N], FUNCTION[#N], t=SECONDS or
-finding:N. Without RUN, the newest run is taken. The replay is recorded like any run. Exits with the program's own
-status; 0 if the ranks stopped where you asked, 3 if the replay is a proven deadlock, 5 if a rank did something that the
-record does not have or could not continue.
+finding:N. Without RUN, the newest run is taken. After a stop, the replay prints where each
+rank is, and ends; --hold keeps the ranks, --debug opens a prompt. The replay is recorded like any run. Exits with the
+program's own status; 0 if the ranks stopped where you asked, 3 if the replay is a proven deadlock, 5 if a rank made
+another call than its record has, or could not continue.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def register(subparsers: Any) -> None:
         help="stop before WHERE; other ranks run only as far as that needs; repeatable",
     )
     parser.add_argument(
-        "--latest", action="store_true", help="with --until: let other ranks run as far as they can, as with --break"
+        "--latest",
+        action="store_true",
+        help="with --until: let other ranks run as far as they can, so that --until stops as --break does",
     )
     parser.add_argument(
         "--break",

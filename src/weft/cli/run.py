@@ -5,9 +5,9 @@ weft run -- mpiexec -n 4 ./prog          wraps your own launcher line (mpiexec, 
 weft run -- ./prog                       a single process
 srun weft run -- ./prog                  all tasks of a job step record one run (mpiexec, flux run, jsrun too)
 
-Exits with the program's own status; 3 where Weft stopped a proven deadlock, 2 for a usage error, 4 where the
-program succeeded but Weft itself failed, 1 where a finding counts by --fail-on. Next: `weft explain KIND` says what a
-finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
+Exits with the program's own status; 3 if Weft stopped a proven deadlock, 2 for a usage error, 4 if the
+program succeeded but Weft itself failed, 1 if there is a finding that --fail-on names. Next: `weft explain KIND` says
+what a finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
 """
 
 from __future__ import annotations
@@ -95,12 +95,13 @@ def add_recording_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
-        help="record the probes (see `weft probes`) that CONFIG names; CONFIG is written if it does not exist",
+        help="record only the probes (see `weft probes`) that CONFIG names (default: all); if CONFIG "
+        "does not exist, Weft writes it with all probes",
     )  # fmt: skip
     group.add_argument(
         "--watch", action="append", default=[], metavar="FILE:LINE:EXPR",
-        help="record the value of EXPR each time the line runs, without a probe in the source; "
-        "`EXPR as NAME[LOWER, ...]`: part of a global array",
+        help="record the value of EXPR each time the line runs, without a probe in the source; if EXPR is "
+        "this rank's part of a global array, write `EXPR as NAME[LOWER, ...]` with its first global index LOWER",
     )  # fmt: skip
     group.add_argument(
         "--no-sources", action="store_true",
@@ -135,7 +136,9 @@ def add_report_options(group: _options.OptionDeclarer) -> None:
         "--watch-findings", action="store_true",
         help="also print findings during the run, as soon as they are proven",
     )  # fmt: skip
-    group.add_argument("--report", type=Path, metavar="FILE", help="also write the findings to FILE as JSON")
+    group.add_argument(
+        "--report", type=Path, metavar="FILE", help="also write the findings to FILE as JSON; the same as -o FILE.json"
+    )
     group.add_argument("--no-report", action="store_true", help="do not analyse the run at its end")
     _findings_output.add_output_files(group)
     _findings_output.add_selection_options(group, "never")

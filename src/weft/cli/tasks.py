@@ -4,12 +4,13 @@ weft tasks prog.py ARGS                 stop before the first line, then ask for
 weft tasks ./prog ARGS                  the same for OpenMP tasks: C, C++ and Fortran, by clang, gcc or gfortran
 weft tasks fib.cilk ARGS                a program in Cilk-5, by the Cilk-5 that CILK_ROOT or the PATH names
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
-weft tasks --record FILE | --replay FILE PROGRAM ARGS      records or repeats the order of tasks
+weft tasks --record FILE prog.py        record the order in which tasks run; --replay FILE repeats it
 weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP
-weft tasks --pid PID [--once]           a running Python program, or a native one (see --environment)
+weft tasks --pid PID [--once]           a running Python program, or a native one that was started with
+                                        env $(weft tasks --environment) ./prog
 weft tasks --core FILE -- ./prog        the core file of a native program
 
-The status is 0, or 1 if a command of a script failed or the program hangs.
+Exits 0, or 1 if a command of a script failed or the program hangs.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--environment",
         action="store_true",
-        help="print the environment for a program to be debugged by --pid or --core later",
+        help="print the environment variables with which to start a native program, so that --pid or --core can "
+        "debug it later",
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS")
 

@@ -277,7 +277,7 @@ def run_compiler(command: list[str], original: Path, folder: Path) -> None:
             env=environment,
         )
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{original}: it did not compile within {error.timeout:g} s (--timeout)") from error
+        raise UsageError(f"{original}: it did not compile within {error.timeout:g} s: raise --timeout") from error
     except OSError as error:
         raise WeftError(f"{original} cannot be compiled: {error}") from error
     if done.returncode:

@@ -20,9 +20,10 @@ PATIENCE: Final = 60.0
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the plugin to pytest."""
     group = parser.getgroup("weft", "Weft, the debugger for parallel programs")
-    group.addoption(OPTION, action="store_true", dest="weft_suite", help="for tests that all ranks of an MPI job run")
+    group.addoption(OPTION, action="store_true", dest="weft_suite",
+                    help="run each test on all ranks: mpiexec -n 4 python -m pytest --weft")  # fmt: skip
     group.addoption("--weft-timeout", type=float, default=60.0, metavar="SECONDS",
-                    help="with --weft: a test hangs if it has not ended on all ranks after SECONDS (default: 60)")  # fmt: skip
+                    help="with --weft: a test that takes a rank more than SECONDS hangs (default: 60)")  # fmt: skip
     group.addoption("--weft-from", metavar="TEST", help="with --weft: leave out all tests before this one")
     group.addoption("--weft-folder", type=Path, metavar="FOLDER",
                     help="with --weft: the folder in which the ranks meet; all hosts must see it")  # fmt: skip
