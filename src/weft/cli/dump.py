@@ -2,7 +2,7 @@
 
 weft dump RUN                            all calls in the order of time
 weft dump RUN --rank 0-3,7 --function MPI_Send --tag 7 --time 1.2s-3s --comm world
-weft dump RUN --where "fn:Recv is:open"  receives that did not return (keys: fn rank peer tag comm site time wait is ...)
+weft dump RUN --where "fn:Recv is:open"  receives that did not return (keys: fn rank peer tag comm site time is ...)
 weft dump RUN --definitions              what the names in the calls mean: communicators, datatypes, windows, ...
 weft dump RUN --format json              one JSON object a line
 weft dump RUN --format csv -o calls.csv  a table for other tools;  parquet needs `pip install 'weft-debugger[export]'`
