@@ -72,6 +72,6 @@ def test_calls_that_compile_nothing_or_fail_are_not_kept(tmp_path: Path) -> None
 def test_a_file_that_is_no_database_is_not_written_over(text: bytes, tmp_path: Path) -> None:
     database = tmp_path / "calls.json"
     database.write_bytes(text)
-    with pytest.raises(UsageError, match="is no compilation database"):
+    with pytest.raises(UsageError, match="is not a compilation database"):
         add_command(database, ["cc", "-c", "a.c"], tmp_path)
     assert database.read_bytes() == text

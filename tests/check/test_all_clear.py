@@ -163,7 +163,8 @@ def test_a_compiler_that_is_not_there_is_an_error(variable: str, name: str, tmp_
     status, _, err = weft(name, cwd=tmp_path, environment={variable: "no-such-compiler"})
     assert status == 2
     assert err == (
-        f"weft: {variable} names no-such-compiler, which is no program on this machine: name another one, or unset the "
+        f"weft: {variable} names no-such-compiler, which is not a program on this machine: name another one, or unset "
+        "the "
         "variable\n"
     )
 

@@ -94,7 +94,7 @@ def test_a_word_means_a_kind_a_file_or_a_procedure(word: str) -> None:
 
 def test_a_word_that_means_nothing_is_an_error(folder: Path) -> None:
     verify_selection(SelectionOptions(only=("left", "p.cdv", "shared-write"), fail_on=("never",)), [folder / "p.cdv"])
-    with pytest.raises(UsageError, match=r"stale-halo-raed is no kind of finding .*no file and no procedure"):
+    with pytest.raises(UsageError, match=r"stale-halo-raed is neither a kind of finding .* nor a file or procedure"):
         verify_selection(SelectionOptions(only=("stale-halo-raed",)), [folder / "p.cdv"])
     with pytest.raises(UsageError, match="--fail-on bad: name error"):
         verify_selection(SelectionOptions(fail_on=("bad",)), [])

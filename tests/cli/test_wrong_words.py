@@ -14,7 +14,7 @@ from weft.cli.main import command_names, main
         ("rnu", "there is no command rnu: did you mean run?"),
         ("--verson", "did you mean --version?"),
         ("dump --fromat json", "there is no option --fromat: did you mean --format?"),
-        ("dump --format yaml", "weft: dump: --format yaml: write text, json, csv or parquet"),
+        ("dump --format yaml", "weft: dump: --format yaml: unknown value; use text, json, csv or parquet"),
         ("dump --frobnicate", "there is no option --frobnicate (weft dump --help)"),
         ("replay --timeout -1", "weft: replay: --timeout: "),
         ("dump a b", "unexpected argument b"),

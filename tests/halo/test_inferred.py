@@ -110,7 +110,9 @@ def test_the_first_values_of_a_block_are_no_ghosts() -> None:
 def test_what_is_ambiguous_is_told_and_not_judged(of_one: list[Box | None], words: str) -> None:
     parts, unclear = told({**RIGHT, (1, "u"): of_one})
     assert not parts
-    assert len(unclear) == 1 and unclear[0].startswith(words) and unclear[0].endswith("(halo)")
+    assert (
+        len(unclear) == 1 and unclear[0].startswith(words) and unclear[0].endswith("(the argument halo of weft.part)")
+    )
 
 
 def test_an_outermost_layer_that_nothing_fills_is_told() -> None:

@@ -72,7 +72,7 @@ def test_the_first_line_of_a_report_and_of_what_ends_a_run_is_the_analysis_that_
     first, heading, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{FIRST}{analysis.name} failed at weft/report/")
     assert "ZeroDivisionError: division by zero" in first
-    assert first.endswith(f"send what `weft doctor --bug-report` and `weft report --format json {run}` say")
+    assert first.endswith(f"send the output of `weft doctor --bug-report` and `weft report --format json {run}`")
     assert str(run) in heading
     assert not ended(run)
     assert capsys.readouterr().err.splitlines()[0] == f"weft: {first}"

@@ -90,7 +90,7 @@ def test_a_rank_whose_recording_stopped_is_named_first(tmp_path: Path) -> None:
 def test_a_run_of_level_outcomes_says_that_nothing_was_looked_at(tmp_path: Path) -> None:
     run = Builder(ranks=1, path=tmp_path / "run", level=Level.OUTCOMES).write()
     assert first_line(run).startswith("Nothing was checked in ")
-    assert "`weft replay` it" in first_line(run)
+    assert "`weft replay RUN`" in first_line(run)
     assert summary(weft.open(run)).startswith("nothing was checked: ")
     assert main(["report", str(run)]) == 1
 

@@ -43,7 +43,7 @@ def _read_entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
         held = None
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
         raise UsageError(
-            f"weft cc --commands {database}: this file exists and is no compilation database: name another one, or "
+            f"weft cc --commands {database}: this file exists and is not a compilation database: name another one, or "
             "delete "
             "it, and a new one is written"
         )

@@ -2,7 +2,7 @@
 
 srun --ntasks-per-node=1 weft gather RUN     one process on each host adds the records that the host still has; all
                                              hosts must see the directory of RUN (or mpiexec, one process a host)
-weft gather RUN HOSTDIR...                   adds folders or .weftpack files that you copied from hosts (below --local DIR)
+weft gather RUN HOSTDIR...                   adds folders or .weftpack files copied from hosts (from --local DIR)
 
 Use it if `weft run --local` could not collect all records at its end.
 

@@ -8,7 +8,7 @@ weft replay RUN --until 2:57                   stop rank 2 before its event 57; 
 weft replay RUN --until solver.py:40#3         before the 3rd call at line 40
 weft replay RUN --break solver.py:40           stop there too, but other ranks run as far as they can without it
 weft replay RUN --until 2:57 --sequential      one rank at a time, always in the same order
-weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; then all runs freely
+weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; the rest is free
 weft replay RUN --debug                        at a prompt, like `weft debug RUN`
 weft replay RUN -n 4 -- ./prog-openmpi         another build of the program (another MPI), with the recorded arguments
 

@@ -72,7 +72,7 @@ def find_compiler(language: str = "c") -> str:
     if choices[0] and not shutil.which(choices[0].split()[0]):
         variable = {"c": "CC", "c++": "CXX", "fortran": "FC"}[language]
         raise UsageError(
-            f"{variable} names {choices[0].split()[0]}, which is no program on this machine: name another one, or "
+            f"{variable} names {choices[0].split()[0]}, which is not a program on this machine: name another one, or "
             "unset the variable"
         )
     for choice in choices:

@@ -113,7 +113,7 @@ def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) 
             f"event {index} of rank {rank}, {call_at(event)}, comes after the last call before which the rank can stop"
         )
     here = next_event(trace, session, control, mine)
-    no_stop = f"event {index} of rank {rank}, {call_at(event)}, is no call that ranks can stop before"
+    no_stop = f"event {index} of rank {rank}, {call_at(event)}, is not a call that ranks can stop before"
     if control.entries_passed(mine) == position and here is not None and here.index > index:
         if control.is_parked(mine):
             return f"{no_stop}: the rank stopped before the next one that is"

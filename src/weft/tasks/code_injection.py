@@ -329,7 +329,7 @@ def _find_function(modules: list[LoadedModule], name: str) -> int:
     function of that name.
     """
     if not (at := find_symbol_address(modules, name)):
-        raise InjectionError(f"it has no {name}, so it is no Python that Weft can call")
+        raise InjectionError(f"it has no {name}, so it is not a Python that Weft can call")
     return at
 
 

@@ -79,7 +79,7 @@ class TaskDebugger:
             raise UsageError(f"{repetitions!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
             raise UsageError(
-                f"{self.focused_task().label} cannot be stepped, as it is no task: set a breakpoint in it (`break`) "
+                f"{self.focused_task().label} cannot be stepped, as it is not a task: set a breakpoint in it (`break`) "
                 "and "
                 "`continue`, or choose a task (`task ID`)"
             )
