@@ -132,7 +132,7 @@ def test_directives_beside_sources_of_another_language_are_not_passed_over(tmp_p
     (tmp_path / "p.f90").write_text(FORTRAN)
     (tmp_path / "q.c").write_text('#include <stdio.h>\nvoid told_(void) { puts("told"); }\n')
     done = execute([*WEFT, "check", "p.f90", "q.c"], timeout=60, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("weft: p.f90: it holds directives of Fortran-DVM"), done
+    assert done.returncode == 2 and done.stderr.startswith("weft: p.f90 has directives of Fortran-DVM"), done
     assert execute(["cc", "-c", "q.c"], timeout=60, cwd=tmp_path).returncode == 0
     done = execute([*WEFT, "check", "--link", "q.o", "p.f90"], timeout=60, cwd=tmp_path)
     assert (done.returncode, done.stdout.splitlines()[:2]) == (0, ["told", "Nothing found in p.f90 (finished)"])

@@ -173,7 +173,7 @@ def suggest_other_type(record: RawOpenMPFinding) -> str:
     """
     named, place = record.named, record.access.place
     if named.library_function:
-        return f"; call {INSTEAD[named.library_function]} instead, which shares no data"
+        return f"; use {INSTEAD[named.library_function]} instead, which shares no data"
     declared = rf"\bvector\s*<\s*bool\s*(?:,[^;]*)?>\s*[&*]?\s*(?:[^;(){{}}]*,\s*)?{re.escape(named.name)}\b"
     if named.name and any(re.search(declared, text) for text in linecache.getlines(place.file)):
         return f"; elements of a `vector<bool>` share words: make `{named.name}` a `vector<char>`"

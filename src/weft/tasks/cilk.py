@@ -199,7 +199,8 @@ def edit_spawn(source: CilkSource, position: int) -> TextEdit:
     shut = source.find_closing_bracket(call.end() - 1)
     if not (ends := re.match(r"\s*;", source.code[shut + 1 :])):
         raise UsageError(
-            f"{source.describe_position(position)}: a spawn is a statement of its own, or all of what is assigned"
+            f"{source.describe_position(position)}: a spawn must be a statement of its own, or the whole right side "
+            "of an assignment"
         )
     before, own, held = "", [], []
     target = ""
@@ -233,7 +234,8 @@ def split_assignment(source: CilkSource, text_before_spawn: str, position: int) 
     """
     if (found := re.fullmatch(r"(?s)(.*?)\s*[-+*/|&^]?=", text_before_spawn)) is None:
         raise UsageError(
-            f"{source.describe_position(position)}: a spawn is a statement of its own, or all of what is assigned"
+            f"{source.describe_position(position)}: a spawn must be a statement of its own, or the whole right side "
+            "of an assignment"
         )
     target = found[1]
     declared = re.fullmatch(r"(?s)((?:const\s+)?[A-Za-z_][\w:<>, ]*[\s*&]+)([A-Za-z_]\w*)", target)

@@ -335,7 +335,7 @@ class _ArgumentChecks:
                 taken = (self.events["error"][bad] == 0) & ((self.events["flags"][bad] & Flag.CLOSED) != 0)
                 words = f"the operation MPI_{name} on {found.name}"
                 yield from self._make_findings(bad[~taken], "op", _constant_text(words))
-                left_out = f"{words}, which the standard leaves out though this MPI takes it,"
+                left_out = f"{words}, which the standard does not allow, though this MPI accepts it,"
                 yield from self._make_findings(bad[taken], "op", _constant_text(left_out), severity="warning")
 
     def _check_negative_arguments(self) -> Iterator[Finding]:

@@ -84,7 +84,9 @@ def refuse_foreign_run(path: Path) -> None:
                     "a folder of yours (cp -r) and gather into the copy"
                 )
             if stat.S_ISLNK(status.st_mode):
-                raise UsageError(f"{folder} is a link: not followed. Copy the run whole (cp -rL)")
+                raise UsageError(
+                    f"{folder} is a link, which Weft does not follow: copy the run with what its links lead to (cp -rL)"
+                )
 
 
 def is_own_local_folder(folder: Path) -> bool:
