@@ -87,7 +87,7 @@ def test_without_being_asked_for_no_task_is_a_thread(client: Start, served: Path
 def test_openmp_tasks_are_threads_and_lead_to_the_one_that_made_them(
     client: Start, mpich: Installed, tmp_path: Path
 ) -> None:
-    need("OMPT")
+    need("OMPT", "gdb")
     execute([mpich.mpicc, "-g", "-O0", "-fopenmp", "-o", tmp_path / "hybrid", HYBRID]).check_returncode()
     execute([*WEFT, "run", "--out", "run", "-n", "2", "--", tmp_path / "hybrid"], cwd=tmp_path)
     at = line(HYBRID, "long sum = work")

@@ -93,16 +93,24 @@ class _FindingMaker:
 
     def _describe_others(self) -> str:
         """Return words for the ranks that the sentence does not mention yet: first other ranks in which the deadlock
-        starts, then those that only wait behind them."""
+        starts, then those that only wait for such ranks."""
         text = ""
         for group in [g for g in self.groups if not self.told.issuperset(g.ranks)][:MAX_CYCLE]:
             self.told.update(group.ranks)
             text += f"; {rank_words(group.ranks)} {_verb(group.ranks)} in {_describe_call(group)}"
         left = self.part - self.told
         if left:
-            whom = "it" if len(self.part) - len(left) == 1 else "them"
-            text += f"; {rank_words(left)} {_verb(tuple(left))} behind {whom}"
+            text += f"; {self._describe_followers(left)}"
         return text
+
+    def _describe_followers(self, ranks: frozenset[int]) -> str:
+        """Return words for ranks that only wait for those of the deadlock: in which call and for whom, if that is the
+        same call at one line."""
+        groups = self._group_ranks(ranks)
+        wanted = frozenset().union(*(self.standstill.needs[i].all_ranks() for i in ranks))
+        if len(groups) > 1 or len(wanted) > MAX_CYCLE:
+            return f"{rank_words(ranks)} {_verb(tuple(ranks))} in turn for the ranks named"
+        return f"{rank_words(ranks)} {_verb(tuple(ranks))} in {_describe_call(groups[0])} for {rank_words(wanted)}"
 
     def _events_to_show(self, groups: list[Group]) -> list[Event]:
         """Return one call of each group, then those of all its ranks."""
@@ -150,9 +158,9 @@ class _FindingMaker:
         """Return the sentence about the deadlock. For a cycle it names each rank and the next one; else it says why
         the first group of ranks waits."""
         cycle = self._find_cycle(frozenset(i for c in self.cores for i in c)) if len(self.cores) == 1 else []
-        if len(cycle) > 2 and len(self.groups) >= 1 and self.groups[-1].what != "members":
+        if self.groups[-1].what != "members" and (len(cycle) > 2 or self._is_exchange(cycle)):
             return self._describe_cycle(cycle)
-        first = self.groups[0]
+        first = next(filter(self._has_near_message, self.groups[:MAX_GROUPS]), self.groups[0])
         blocked = first.blocked
         self.told.update(first.ranks)
         head = f"{rank_words(first.ranks)} {_verb(first.ranks)} in {_describe_call(first)}"
@@ -160,6 +168,26 @@ class _FindingMaker:
         if not reasons:
             return head
         return f"{head}; {self._describe_reason(first, reasons[0])}"
+
+    def _is_exchange(self, cycle: list[int]) -> bool:
+        """Return whether two ranks wait, in different calls, each for a message or a receive of the other, with no
+        message of another tag or communicator that explains it."""
+        if len(cycle) != 2 or len(self.groups) < 2:
+            return False
+        if any(self._has_near_message(self._make_group([index])) for index in cycle):
+            return False
+        reasons = [reason for index in cycle for reason in self.blocked[index].reasons[:1]]
+        return all(
+            reason.what == "message" or (reason.what == "receive" and self._find_other_tag(reason) is None)
+            for reason in reasons
+        )
+
+    def _has_near_message(self, group: Group) -> bool:
+        """Return whether a group waits for a message, and one that almost fits was sent to each of its ranks."""
+        reason = group.blocked.reasons[0] if group.blocked.reasons else None
+        if reason is None or reason.what != "message":
+            return False
+        return bool(self._find_near_messages(group, reason, None if reason.peer == ANY_SOURCE else reason.peer))
 
     def _describe_reason(self, group: Group, reason: Reason) -> str:
         """Return words that say why a group of ranks waits, by one of its reasons."""
@@ -181,9 +209,9 @@ class _FindingMaker:
         if reason.what == "partitions":
             return f"it never calls MPI_Pready for {describe_partitions(list(reason.partitions))} of that send"
         others = sorted(reason.need.all_ranks())
-        says = {"lock": "holds the lock", "post": "has not posted", "complete": "has not completed its epoch"}[
-            reason.what
-        ]
+        has = "has" if len(others) == 1 else "have"
+        says = {"lock": f"{has} locked that window", "post": f"{has} not called MPI_Win_post",
+                "complete": f"{has} not called MPI_Win_complete"}[reason.what]  # fmt: skip
         return f"{rank_words(others)} {says}: {self._describe_places(others, group)}"
 
     def _describe_fewer_pickled_collectives(self, group: Group) -> str | None:
@@ -222,7 +250,8 @@ class _FindingMaker:
             wanted = {p for i in group.ranks for p in self.standstill.needs[i].all_ranks()}
             rest = sorted(wanted.difference(group.ranks))
             if not rest:
-                return "each waits for a message of another of them"
+                whom = "the other" if len(group.ranks) == 2 else "another of them"
+                return f"each waits for a message from {whom}"
             near = self._describe_near_message(group, reason, rest[0]) if len(rest) == 1 else ""
             where = self._describe_places(rest, group)
             fewer = "" if near else self._describe_shortfall(group, rest)
@@ -302,32 +331,51 @@ class _FindingMaker:
     def _describe_other_tag(self, reason: Reason) -> str:
         """Return words that say that the receiver of a blocked send waits for the same sender with another tag, and
         add this to `misses`. Empty if it does not."""
+        other = self._find_other_tag(reason)
+        if other is None:
+            return ""
+        self.misses.append(OtherTag(sent=reason.tag, wanted=other.tag))
+        return f" (sent with tag {reason.tag}, waited for tag {other.tag})"
+
+    def _find_other_tag(self, reason: Reason) -> Reason | None:
+        """Return why the receiver of a blocked send waits, if that is for a message of the sender with another tag."""
         for blocked in self.standstill.blocked.get(reason.peer, []):
             for other in blocked.reasons:
                 if other.what == "message" and other.peer == reason.event.rank.index and other.comm is reason.comm:
-                    self.misses.append(OtherTag(sent=reason.tag, wanted=other.tag))
-                    return f" (sent with tag {reason.tag}, waited for tag {other.tag})"
-        return ""
+                    return other
+        return None
 
     def _describe_near_message(self, group: Group, reason: Reason, source: int | None) -> str:
         """Return words for a message that almost fits what the group waits for, but has another tag, communicator or
         sender; add it to `misses`. Empty if there is none, or it differs between the group's ranks."""
-        if reason.comm is None or len(group.ranks) > MAX_SITES:
+        near = self._find_near_messages(group, reason, source)
+        if not near:
             return ""
-        books = make_ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
-        found = {_find_near_channel(books[me].left, reason, source) for me in group.ranks}
-        first = found.pop()
-        if found or first is None:
-            return ""
-        event = self._last_message(first, group.ranks[0])
-        if event is None:
-            return ""
+        first, event = near[0]
         comm = self.standstill.trace.communicators[first.comm]
         on = f" on {comm.name}" if comm is not reason.comm else ""
         self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
-        who = "it" if first.source == source else _name(first.source)
-        whom = " to each" if len(group.ranks) > 1 else ""
+        senders = sorted({channel.source for channel, _ in near})
+        who = "it" if senders == [source] else rank_words(senders)
+        whom = " to each" if len(group.ranks) > 1 and len(senders) == 1 else ""
         return f" ({who} sent tag {first.tag}{on}{whom}{describe.site_suffix(event)}, which nobody receives)"
+
+    def _find_near_messages(self, group: Group, reason: Reason, source: int | None) -> list[tuple[Channel, Event]]:
+        """Return for each rank of a group the channel and the call that sent it a message which almost fits what it
+        waits for. Empty if a rank has none, or tag, communicator or line differ between the ranks."""
+        if reason.comm is None or len(group.ranks) > MAX_SITES:
+            return []
+        books = make_ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
+        near = []
+        for me in group.ranks:
+            wanted = reason if me == group.ranks[0] else self.blocked[me].reasons[0]
+            channel = _find_near_channel(books[me].left, wanted, None if source is None else wanted.peer)
+            event = channel and self._last_message(channel, me)
+            if channel is None or event is None:
+                return []
+            near.append((channel, event))
+        alike = {(channel.tag, channel.comm, describe.site_suffix(event)) for channel, event in near}
+        return near if len(alike) == 1 else []
 
     def _last_message(self, channel: Channel, receiver: int) -> Event | None:
         """Return the call that sent the last message of a channel to a rank. None if the run does not have that call
@@ -378,11 +426,22 @@ class _FindingMaker:
         mates = [g for g in self._group_ranks(self.blocked) if index in g.ranks]
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
-        company = f", with {rank_words(with_it)}" if with_it else ""
-        where = describe.site_suffix(blocked.event) + describe.task_suffix(
-            *(self.blocked[i].event for i in (index, *with_it))
-        )
-        return f"{subject} in {describe.call_words(blocked.event)}{_describe_request(blocked)}{where}{company}"
+        task = describe.task_suffix(*(self.blocked[i].event for i in (index, *with_it)))
+        call = f"{describe.call_words(blocked.event)}{describe.site_suffix(blocked.event)}{_describe_request(blocked)}"
+        return f"{subject} in {call}{task}{self._describe_company(blocked, group, with_it)}"
+
+    def _describe_company(self, blocked: Blocked, group: Group, company: list[int]) -> str:
+        """Return words after a call in which a rank is blocked that say which ranks are in it, too, and that it waits
+        for ranks of the group itself, if it does."""
+        reason = blocked.reasons[0] if blocked.reasons else None
+        if reason is None or reason.what != "members":
+            itself = f" and waits for {_name(reason.peer)}" if reason and reason.peer in group.ranks else ""
+            return itself + (f", as {_is(company)} {rank_words(company)}" if company else "")
+        absent = sorted(reason.need.all_ranks().intersection(group.ranks))
+        has = "has" if len(absent) == 1 else "have"
+        verb = "started" if reason.absence is not None and reason.absence.starts else "entered"
+        itself = f", which {rank_words(absent)} {has} not {verb}" if absent else ""
+        return (f", with {rank_words(company)}" if company else "") + itself
 
     # Cycles
 
@@ -411,7 +470,10 @@ class _FindingMaker:
         for index in shown:
             following = next(iter(self.standstill.needs[index].all_ranks()))
             verb = "" if parts else "waits "
-            parts.append(f"rank {index} {verb}in {_describe_call(self._make_group([index]))} for rank {following}")
+            whom = f" for rank {following}" if len(cycle) > 2 else ""
+            parts.append(f"rank {index} {verb}in {_describe_call(self._make_group([index]))}{whom}")
+        if len(cycle) == 2:
+            return f"{' and '.join(parts)}: each waits for the other"
         if shown is cycle:
             return f"{listed(parts)}: a cycle in which each waits for the next"
         return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
@@ -447,9 +509,9 @@ def _main_thread(blocked: list[Blocked]) -> Blocked:
 
 
 def _describe_call(group: Group) -> str:
-    """Return the call of a group, and where it stands."""
+    """Return words for the call in which a group waits, with its line, and for the request that a wait is for."""
     request = _describe_request(group.blocked, peers=len(group.ranks) == 1)
-    return f"{group.call}{request}{describe.site_suffix(group.blocked.event)}{group.task}"
+    return f"{group.call}{describe.site_suffix(group.blocked.event)}{request}{group.task}"
 
 
 def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:

@@ -163,11 +163,11 @@ def _blocks_of_element(datatype: Datatype, inner: list[_Element]) -> tuple[Strid
             raise _TooMany
         if child.parts is None or child.extent is None:
             return None
-        for part in child.parts:
-            made = Strided(part.offset + piece.offset, part.length, part.levels).repeat(child.extent, piece.times)
-            for stride, times in piece.levels:
-                made = made.repeat(stride, times)
-            found.append(made)
+        moved = [Strided(offset + piece.offset, length, levels) for offset, length, levels in child.parts]
+        for stride, times in ((child.extent, piece.times), *piece.levels):
+            if times > 1:
+                moved = [part.repeat(stride, times) for part in moved]
+        found += moved
     return simplify_parts(found)
 
 

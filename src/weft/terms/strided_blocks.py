@@ -101,6 +101,8 @@ def _merge_equal_steps(parts: list[Strided]) -> Iterator[Strided]:
         while last < len(parts) and parts[last].offset == offset and parts[last][1:] == like:
             last, offset = last + 1, offset + step
         if last - first < _ALIKE:
-            last = first + 1
-        yield one.repeat(step, last - first)
-        first = last
+            yield one
+            first += 1
+        else:
+            yield one.repeat(step, last - first)
+            first = last

@@ -8,10 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct function {
-    uintptr_t low, high; /* less the program's start */
-} *functions;
-static size_t count;
+bool *
+    weft_library_places; /* whether a place (a code address less the program's start) lies in code of the C++ library */
 
 /* Return whether a mangled name belongs to a function of the C++ standard library. */
 static bool is_library_symbol(const char *name) {
@@ -21,20 +19,12 @@ static bool is_library_symbol(const char *name) {
     return false;
 }
 
-/* Compare two functions by address, for qsort(). */
-static int compare_by_address(const void *one, const void *two) {
-    uintptr_t a = ((const struct function *)one)->low, b = ((const struct function *)two)->low;
-    return (a > b) - (a < b);
-}
-
-/* Read the address ranges of the C++ library's functions, sorted, from an ELF symbol table and its string table. `file`
- * is the mapped program, `size` bytes long. */
+/* Note the places of the C++ library's functions by an ELF symbol table and its string table. `file` is the mapped
+ * program, `size` bytes long. */
 static void read_function_symbols(const char *file, size_t size, const Elf64_Shdr *table, const Elf64_Shdr *names) {
     if (table->sh_offset + table->sh_size > size || names->sh_offset + names->sh_size > size) return;
     const Elf64_Sym *symbols = (const void *)(file + table->sh_offset);
     size_t symbol_count = table->sh_size / sizeof *symbols;
-    functions = real_malloc(symbol_count * sizeof *functions);
-    if (!functions) return;
     bool is_relocatable = ((const Elf64_Ehdr *)(const void *)file)->e_type == ET_DYN;
     for (size_t i = 0; i < symbol_count; i++) {
         const Elf64_Sym *symbol = &symbols[i];
@@ -42,9 +32,8 @@ static void read_function_symbols(const char *file, size_t size, const Elf64_Shd
             continue;
         if (!is_library_symbol(file + names->sh_offset + symbol->st_name)) continue;
         uintptr_t low = symbol->st_value - (is_relocatable ? 0 : now.start);
-        functions[count++] = (struct function){low, low + symbol->st_size};
+        if (low + symbol->st_size < PLACES) memset(weft_library_places + low + 1, true, symbol->st_size);
     }
-    qsort(functions, count, sizeof *functions, compare_by_address);
 }
 
 /* Read from the program's own ELF file which of its code belongs to the C++ library. If that fails, no code counts as
@@ -64,13 +53,6 @@ void read_library_functions(void) {
         if (sections[i].sh_type == SHT_SYMTAB && sections[i].sh_link < head->e_shnum)
             read_function_symbols(file, size, &sections[i], &sections[sections[i].sh_link]);
     munmap(file, size);
-}
-
-/* Return whether a place (a code address less the program's start) lies in code of the C++ library. */
-bool is_library_place(uint32_t place) {
-    if (!count || place < functions[0].low) return false;
-    size_t found = count_elements_up_to(functions, count, sizeof *functions, offsetof(struct function, low), place - 1);
-    return found && place - 1 < functions[found - 1].high;
 }
 
 extern char __start_weft_hooks, __stop_weft_hooks;

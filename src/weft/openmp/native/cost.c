@@ -66,8 +66,12 @@ static uintptr_t get_stack_pointer(const ucontext_t *context) {
  * handler. */
 static uint32_t find_running_construct(const struct thread *thread) {
     strand_t strand = thread->current;
-    for (int i = 0; i < MOST_DEPTH && strand >= weft_first && strand < now.next; i++, strand = node(strand)->parent)
-        if (node(strand)->place) return node(strand)->place;
+    for (int i = 0; i < MOST_DEPTH && strand >= weft_first && strand < now.next; i++) {
+        struct node found = weft_nodes[strand - weft_first];
+        if (found.number != strand) found = compute_node(strand);
+        if (found.place) return found.place;
+        strand = found.parent;
+    }
     return 0;
 }
 

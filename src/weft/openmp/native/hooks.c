@@ -9,7 +9,7 @@
  *
  *     turn     where      what is noted
  *     strand   0          no access of this sort by the running strand changes anything in the line
- *     fresh    granule    from there on nobody was there in this phase: who reads there writes its mark, and goes on
+ *     fresh    granule    from there on nobody was there in this phase: who accesses it writes its mark, and goes on
  *
  * Examples: a strand that adds to c[0] ... c[15] a second time finds at c[0] that all 16 have its marks; c[1] ... c[15] are
  * compared with the note alone. Who reads a[0] first in a phase finds a[0] ... a[15] fresh; a[1], by whomever, is then read
@@ -24,6 +24,7 @@ struct looks {
     mark_t old, mine, room, row, row_room; /* marks: below `old` over; the strand's; of the row that it is of */
     uintptr_t stack, stack_size, marks;
     uint64_t turn, fresh; /* 0: nothing is noted */
+    uintptr_t low, high;  /* where the running loop's code reads its bounds, which nobody else does */
 };
 
 /* `fast` is `all`, or has nothing over, mine or of a row where accesses are looked at one by one. */
@@ -32,16 +33,18 @@ static struct looks all, fast;
 #define LINE 128
 #define LINES 512
 #define TURN ((uint64_t)1 << 47)
-static uint64_t noted[4][LINES]; /* for reads and writes of 8 bytes, and of 4 */
-static uint64_t turn, fresh; /* of one row of numbers */
+static uint64_t noted[4][LINES];       /* for reads and writes of 8 bytes, and of 4 */
+static uint64_t fresh_noted[2][LINES]; /* for accesses of 8 bytes, and of 4 */
+static uint64_t turn, fresh;           /* of one row of numbers */
 static struct thread *fresh_for;
 
 /* Drop the cached per-line results of the running strand (iteration, task or thread). `with_fresh`: also those about
  * memory that nobody has touched in this phase. */
-static void drop_cached_lines(bool with_fresh) {
+static inline void drop_cached_lines(bool with_fresh) {
     turn += TURN;
     if (!turn) {
         memset(noted, 0, sizeof noted);
+        memset(fresh_noted, 0, sizeof fresh_noted);
         turn = TURN;
         with_fresh = true;
     }
@@ -84,13 +87,36 @@ void refresh_hooks(void) {
     fresh_for = me; /* what is fresh for one thread may be another one's own stack */
 }
 
+/* Begin the next iteration of a row in the running thread, if its index is the one that its series foresees and nothing
+ * else was made or ordered since the previous one began, which accessed memory. Return whether it has begun. */
+bool begin_next_of_row(uint32_t loop, int64_t index) {
+    strand_t strand = now.next;
+    if (me->current != strand - 1 || me->plain != strand - 1 || now.row_end != strand || now.series.end != strand ||
+        now.series.loop != loop || index - now.series.index != now.series.step || !now.in_row || now.apart)
+        return false;
+    now.series.index = index;
+    now.series.end = now.row_end = ++now.next;
+    me->current = me->plain = now.current = now.newest = strand;
+    now.first_turn = true;
+    now.touched = false;
+    begin_turn_of_marks();
+    all.mine = fast.mine = now.mine;
+    all.room = fast.room = now.room;
+    fast.turn = turn += TURN;
+    if (!turn) drop_cached_lines(true);
+    return true;
+}
+
+void set_bounds(const void *low, const void *high) { fast.low = (uintptr_t)low, fast.high = (uintptr_t)high; }
+
+#define FRESH(address, size) fresh_noted[(size) == 4][(address) / LINE % LINES]
 #define NOTED(address, size, write) noted[2 * ((size) == 4) + (write)][(address) / LINE % LINES]
 
-/* Drop the note that nobody has touched a line, because the granule at `address` changes by something other than a
- * first read. */
+/* Drop the note that nobody has touched a line from a granule on, because the one at `address` changes by something
+ * other than the next access there. */
 INLINE void forget_fresh_note(uintptr_t address, size_t size) {
-    uint64_t *note = &NOTED(address, size, false), difference = *note ^ address;
-    if (difference % TURN < LINE && (difference ^ turn) >= LINE) *note = 0;
+    uint64_t *note = &FRESH(address, size);
+    if ((*note ^ address) % TURN < LINE && *note % LINE <= address % LINE) *note = 0;
 }
 
 void forget_fresh_notes(uintptr_t address) { forget_fresh_note(address, 8), forget_fresh_note(address, 4); }
@@ -151,6 +177,20 @@ INLINE enum look classify_write(const struct looks *looks, const mark_t *write_w
 static __attribute__((noinline)) void put_new_mark(mark_t *word, uint32_t place) {
     now.touched = true;
     *word = make_mark(place);
+}
+
+/* Store a new mark of the running strand in a shadow word, at a place whose last mark is not of this turn. A strand that
+ * never ran before needs no look at that one, as make_mark() takes. */
+static __attribute__((noinline)) void put_first_mark(mark_t *word, uintptr_t return_address) {
+    uint32_t place = place_of(return_address);
+    mark_t mark = now.mark;
+    if (!now.first_turn || mark >= PLAIN_END || is_library_place(place)) return put_new_mark(word, place);
+    now.touched = true;
+    struct mark *made = plain_marks + (mark - now.old) / 2;
+    __builtin_prefetch(made + 64, 1);
+    *made = (struct mark){now.current, place};
+    now.mark = mark + 2;
+    *word = last_marks[place] = mark | now.in_row;
 }
 
 #define ON_STACK(l, address) ((address) - (l)->stack < (l)->stack_size)
@@ -282,13 +322,13 @@ static __attribute__((noinline)) void note_read_line4(uintptr_t address) { cache
 static __attribute__((noinline)) void note_written_line8(uintptr_t address) { cache_unchanging_line(address, 8, true); }
 static __attribute__((noinline)) void note_written_line4(uintptr_t address) { cache_unchanging_line(address, 4, true); }
 
-/* At the first read of a line in this phase: cache that nobody has touched its other granules, if that is so. */
+/* At the first access of a line in this phase: cache that nobody has touched its other granules, if that is so. */
 INLINE void cache_untouched_line(uintptr_t address, size_t size) {
     prefetch_next_line(address, size);
     const four *writes = WORDS(0), *reads = WORDS(1);
     four mask = mask_split_granules(address, size);
     for (size_t i = 0; i < LINE / size / 4; i++) mask &= is_over_each(writes[i]) & is_over_each(reads[i]);
-    if (are_all_set(mask)) NOTED(address, size, false) = (address + size) | fast.fresh;
+    if (are_all_set(mask)) FRESH(address, size) = (address + size) | fast.fresh;
     else forget_fresh_note(address, size);
 }
 static __attribute__((noinline)) void note_fresh_line8(uintptr_t address) { cache_untouched_line(address, 8); }
@@ -318,7 +358,7 @@ INLINE mark_t find_last_mark(uintptr_t return_address) {
  * own, else a new one. */
 INLINE void put_own_mark(mark_t *word, uintptr_t return_address) {
     mark_t mark = find_last_mark(return_address);
-    if (!is_own_mark(&fast, mark)) return put_new_mark(word, place_of(return_address));
+    if (!is_own_mark(&fast, mark)) return put_first_mark(word, return_address);
     *word = mark;
 }
 
@@ -345,20 +385,34 @@ HOOK static __attribute__((noinline)) void check_read4(uintptr_t address, uintpt
     check_read(address, 4, return_address);
 }
 
+/* Return whether nobody has touched the granule at `address` in this phase, as is noted of its line; the note goes on to
+ * the next one. */
+INLINE bool goes_on_fresh(uintptr_t address, size_t size) {
+    uint64_t *note = &FRESH(address, size);
+    if (*note != (address | fast.fresh)) return false;
+    *note += size;
+    return true;
+}
+
+/* Return whether the running strand alone has accessed the granule in this phase, as the first one of its line's note and
+ * by reading it. */
+INLINE bool was_fresh_for_me(uintptr_t address, size_t size) {
+    return FRESH(address, size) == ((address + size) | fast.fresh) && is_own_mark(&fast, *AT(1));
+}
+
 /* Handle the compiler's hook for a read of 4 or 8 bytes; the per-line cache settles most. */
 INLINE void handle_read(uintptr_t address, size_t size) {
     uint64_t *note = &NOTED(address, size, false), line = address & ~(uintptr_t)(LINE - size);
     if (*note == (line | fast.turn)) return;
-    if (*note == (address | fast.fresh)) {
-        *note += size;
-        return put_own_mark(AT(1), PLACE);
-    }
+    if (goes_on_fresh(address, size)) return put_own_mark(AT(1), PLACE);
+    if (size == 8 && (address == fast.low || address == fast.high)) return;
     return size == 8 ? check_read8(address, PLACE) : check_read4(address, PLACE);
 }
 
 /* Handle the compiler's hook for a write of 4 or 8 bytes; the per-line cache settles most. */
 INLINE void handle_write(uintptr_t address, size_t size) {
     if (NOTED(address, size, true) == ((address & ~(uintptr_t)(LINE - size)) | fast.turn)) return;
+    if (goes_on_fresh(address, size) || was_fresh_for_me(address, size)) return put_own_mark(AT(0), PLACE);
     if (address % size || (size == 4 && *find_word8(address, 0) != SPLIT))
         return check_slowly(address, size, true, PLACE);
     enum look look = classify_write(&fast, AT(0), AT(1), AT(2));
@@ -367,7 +421,9 @@ INLINE void handle_write(uintptr_t address, size_t size) {
         return size == 8 ? note_written_line8(address) : note_written_line4(address);
     }
     if (look == TO_JUDGE || ON_STACK(&fast, address)) return check_slowly(address, size, true, PLACE);
-    forget_fresh_note(address, size);
+    if (IN_LINE || *AT(1) >= fast.old) forget_fresh_note(address, size);
+    else if (size == 8) note_fresh_line8(address);
+    else note_fresh_line4(address);
     put_own_mark(AT(0), PLACE);
 }
 

@@ -143,7 +143,7 @@ static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool
         work->safelen = work->lanes ? (int)(me->team->lanes - LANES) : 0;
         bool has_very_many =
             work->count / (uint64_t)me->team->size >= VERY_MANY && !schedule.is_ordered && !me->team->number_asked;
-        work->part = has_very_many ? PART : 1;
+        work->part = has_very_many || work->lanes ? PART : 1;
         work->begun = true;
         work->place = place_of(schedule.place);
         note_directive_line(work->place, (uint32_t)(schedule.line % LINES));
@@ -168,7 +168,7 @@ static strand_t find_sharing_strand(void) {
 /* Return whether the next iteration may share the previous one's strand, because that one touched no memory or there
  * are too many strands. */
 static bool may_next_iteration_share_strand(const struct work *work) {
-    if (me->iteration < 0 || me->plain != me->current) return false;
+    if (me->iteration < 0 || me->plain != me->current || (now.touched && !has_too_many_strands())) return false;
     const struct node *strand_node = node(me->plain);
     if ((strand_node->kind != ITERATION && strand_node->kind != LANE) || strand_node->loop != work->loop) return false;
     if (!now.touched && me->plain == now.next - 1) return true;
@@ -180,25 +180,21 @@ static bool may_next_iteration_share_strand(const struct work *work) {
 /* Begin an iteration in a strand of its own; `goes_on`: in that of the previous one. */
 static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
     if (is_team_of_one() && !work->lanes) return;
+    int64_t index = work->lanes ? number : (int64_t)(work->start + (uint64_t)number * work->step);
     if (goes_on) {
-        if (!now.touched)
-            node(me->plain)->index = work->lanes ? number : (int64_t)(work->start + (uint64_t)number * work->step);
+        if (!now.touched) set_share_index(me->plain, index);
         return;
     }
+    if (now.touched && begin_next_of_row(work->loop, index)) return;
     now.touched = false;
-    strand_t parent = find_sharing_strand();
-    bool continues_row = now.row_end == now.next && now.row >= now.base && node(now.row)->loop == work->loop;
-    strand_t strand = create_strand(parent, work->lanes ? LANE : ITERATION, 0);
+    strand_t strand = create_share(find_sharing_strand(), work, index);
+    bool continues_row = now.row_end == strand && now.row >= now.base && now.row_loop == work->loop;
     if (!continues_row) {
         now.row = strand;
         now.row_mark = now.mark;
+        now.row_loop = work->loop;
     }
-    now.row_end = work->lanes ? 0 : now.next;
-    struct node *strand_node = node(strand);
-    strand_node->loop = work->loop;
-    strand_node->place = work->place;
-    strand_node->index = work->lanes ? number : (int64_t)(work->start + (uint64_t)number * work->step);
-    if (work->lanes) strand_node->locks = (uint64_t)work->safelen;
+    now.row_end = now.next;
     me->plain = strand;
     refresh_locked_strand();
 }
@@ -228,11 +224,28 @@ static int64_t find_next_iteration(const struct work *work) {
     }
 }
 
-/* Begin the running thread's next iteration and store its bounds in `*low` and `*high`; return false at the end of the
- * loop. */
-static bool begin_next_iteration(uint64_t *low, uint64_t *high) {
+/* Begin the running thread's next iteration within a part, if it follows the previous one in a row, and store its bounds
+ * in `*low` and `*high`. Return whether it has begun. */
+static inline bool begin_next_of_part(struct work *work, uint64_t *low, uint64_t *high) {
+    int64_t number = me->iteration + 1;
+    if (!(me->next_row & (work->part - 1)) || number >= (int64_t)work->count || work->cancelled || !now.touched ||
+        has_too_many_strands())
+        return false;
+    uint64_t first = work->start + (uint64_t)number * work->step;
+    if (!begin_next_of_row(work->loop, work->lanes ? number : (int64_t)first)) return false;
+    me->next_row++;
+    me->iteration = number;
+    *low = first;
+    *high = first + work->step;
+    return true;
+}
+
+/* Begin the running thread's next iteration, which any of the loop's may be, in a strand of its own or in that of the
+ * previous one. */
+static __attribute__((noinline)) bool begin_dealt_iteration(uint64_t *low, uint64_t *high) {
     struct work *work = me->work;
     int64_t number = work->cancelled ? (int64_t)work->count : find_next_iteration(work);
+    set_bounds(NULL, NULL);
     if (number >= (int64_t)work->count) {
         leave_loop();
         return false;
@@ -242,7 +255,14 @@ static bool begin_next_iteration(uint64_t *low, uint64_t *high) {
     *low = work->start + (uint64_t)number * work->step;
     *high = *low + work->step;
     begin_iteration(work, number, goes_on);
+    set_bounds(low, high);
     return true;
+}
+
+/* Begin the running thread's next iteration and store its bounds in `*low` and `*high`; return false at the end of the
+ * loop. */
+static inline bool begin_next_iteration(uint64_t *low, uint64_t *high) {
+    return begin_next_of_part(me->work, low, high) || begin_dealt_iteration(low, high);
 }
 
 /* Begin a loop with a signed variable and the running thread's first iteration of it; false if it has none. */

@@ -68,6 +68,7 @@ struct node {
     uint32_t seen; /* by the search with this number */
     int64_t index; /* the iteration's number; the thread's, the task's; of LOCKED: which locks it shares with readers */
     uint32_t place; /* of the construct */
+    strand_t number; /* its own; another one's where the node was not written yet (write_node()) */
 };
 
 /* A worksharing construct as a team meets it. */
@@ -195,6 +196,12 @@ struct thread {
 struct clock {
     strand_t current, base, next;
     strand_t row, row_end; /* iterations of one loop that were made one after another: nothing orders two of them */
+    uint32_t row_loop;
+    struct {
+        strand_t end; /* the newest strand is the one before */
+        uint32_t loop;
+        int64_t index, step; /* index: of that strand */
+    } series; /* the last one (strands.c) */
     mark_t old, mark, old_atomic, atomic; /* marks: those that are over are below, and the next ones */
     mark_t mine, room; /* from here on, so many, the running strand's */
     mark_t past[PAST]; /* some that are known to come before what runs */
@@ -217,22 +224,31 @@ extern struct thread *weft_me; /* which of them runs: one at a time */
 /* The place of a function that the compiler made of a construct: its first line is the directive's. */
 #define BEGINNING(function) ((uintptr_t)(function) + 1)
 #define FRAME ((uintptr_t)__builtin_frame_address(0))
+#define PLACES ((size_t)1 << 31)
 static inline uint32_t place_of(uintptr_t address) { return (uint32_t)(address - now.start) & ~ATOMIC; }
 
 /* --- strands.c */
 extern struct node *weft_nodes; /* from `weft_first` on */
 extern strand_t weft_first;
-static inline struct node *node(strand_t s) { return &weft_nodes[s - weft_first]; }
+struct node *write_node(strand_t strand);
+static inline struct node *node(strand_t s) {
+    struct node *found = &weft_nodes[s - weft_first];
+    return __builtin_expect(found->number == s, true) ? found : write_node(s);
+}
+struct node compute_node(strand_t strand); /* the same, and nothing is written */
 void set_current_strand(strand_t strand); /* the one that accesses memory from here on */
 void set_checking(bool is_on);
 strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks);
+strand_t create_share(strand_t parent, const struct work *work, int64_t index); /* an iteration or a lane */
+void set_share_index(strand_t strand, int64_t index);
 bool is_ordered(strand_t earlier, strand_t later);
 bool is_ordered_nearby(strand_t earlier, strand_t later, bool answer_if_unknown); /* by a search of a few steps */
 bool is_ordered_without_locks(strand_t earlier, strand_t later); /* whoever has a lock first */
 bool are_of_same_thread(strand_t earlier, strand_t later);
 void order_strand_after(strand_t strand, strand_t earlier, strand_t last);
 void order_strand_after_by_lock(strand_t strand, strand_t earlier, strand_t last);
-bool has_too_many_strands(void); /* so many that iterations must share them */
+/* Return whether the region has so many strands (iterations, tasks) that iterations must share them. */
+static inline bool has_too_many_strands(void) { return now.next - now.base > (strand_t)24 << 20; }
 strand_t add_release_to_history(strand_t history, strand_t released); /* what was done under a lock, up to now */
 strand_t create_history_of_two(strand_t first, strand_t first_last, strand_t second);
 
@@ -272,13 +288,15 @@ void clear_shadow(uintptr_t low, uintptr_t high);
 void ignore_memory(uintptr_t low, uintptr_t high);
 void empty_shadow(void);
 bool are_marks_nearly_used_up(void); /* whether their numbers are to begin anew */
-void begin_turn_of_marks(void); /* another strand runs from here on, or the same one again */
 void retire_all_marks(void);
 uint32_t get_noted_caller(uint32_t place); /* who called a place in C++'s library when it last made a mark; 0: none */
 size_t count_accessing_places(void); /* at how many places of the program an access was checked */
 
 /* --- hooks.c */
 void refresh_hooks(void); /* what accesses are compared with has changed */
+bool begin_next_of_row(uint32_t loop, int64_t index); /* at once, where only the index is new */
+void set_bounds(const void *low,
+                const void *high); /* where a loop's code reads the bounds that it was given; NULL: none */
 void forget_all_notes(void); /* words of the shadow have changed otherwise than by the running strand's accesses */
 
 #define TERA ((uintptr_t)1 << 40)
@@ -389,7 +407,8 @@ void *real_malloc(size_t n);
 
 /* --- callers.c */
 void read_library_functions(void);
-bool is_library_place(uint32_t place);
+extern bool *weft_library_places;
+static inline bool is_library_place(uint32_t place) { return weft_library_places[place]; }
 uint32_t find_library_caller(uint32_t place); /* among the running thread's frames; 0: it is not known */
 
 /* --- privates.c */

@@ -25,23 +25,12 @@ void reserve_memory_at(uintptr_t address, size_t size) { reserve_memory((void *)
 #define FIRST_PLAIN 2u
 #define FIRST_ATOMIC (ATOMIC + 2)
 #define MOST_OLD 0x60000000u /* beyond so many, numbers begin anew */
-#define PLACES ((size_t)1 << 31)
 #define MARKS ((size_t)1 << 30)
 
-static struct mark *plain_marks, *atomic_marks; /* from now.old and now.old_atomic on, which stand at their start */
+struct mark *plain_marks;
+static struct mark *atomic_marks; /* from now.old and now.old_atomic on, which stand at their start */
 mark_t *last_marks;
 static uint32_t *noted_callers; /* by place: of code of the language's library */
-
-/* Begin a turn of the running strand (iteration, task or thread): all marks (IDs of accesses) made from now on are its
- * own. */
-void begin_turn_of_marks(void) {
-    now.mine = now.mark;
-    now.room = PLAIN_END - now.mine;
-    if (now.any_past) {
-        memset(now.past, 0, sizeof now.past);
-        now.any_past = false;
-    }
-}
 
 /* Let the numbering of marks (IDs of accesses) start again; the shadow must be empty. */
 static void restart_marks(void) {
@@ -59,6 +48,7 @@ void open_shadow(void) {
     atomic_marks = reserve_memory(NULL, MARKS * sizeof *atomic_marks);
     last_marks = reserve_memory(NULL, PLACES * sizeof *last_marks);
     noted_callers = reserve_memory(NULL, PLACES * sizeof *noted_callers);
+    weft_library_places = reserve_memory(NULL, PLACES * sizeof *weft_library_places);
     restart_marks();
 }
 

@@ -8,6 +8,8 @@
 
 #include "openmp.h"
 
+#include <string.h>
+
 #define INLINE static inline __attribute__((always_inline))
 #define HERE __attribute__((visibility("hidden")))
 #define FOLD (2 * TERA - 1)
@@ -26,6 +28,7 @@ INLINE mark_t *find_word1(uintptr_t address, int plane) {
 }
 
 extern mark_t *last_marks HERE; /* by place: the last one that was made there */
+extern struct mark *plain_marks HERE; /* from now.old on, which stands at the start */
 
 mark_t make_mark(uint32_t place);
 void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, size_t size,
@@ -37,6 +40,17 @@ INLINE bool is_mark_of_this_turn(mark_t number) { return number - now.mine < now
 /* Note how deep the running task's part of the stack was used: it is forgotten with the task. */
 static inline void note_lowest_stack_address(uintptr_t address) {
     if (address - me->stack_low < me->stack_high - me->stack_low && address < me->lowest) me->lowest = address;
+}
+
+/* Begin a turn of the running strand (iteration, task or thread): all marks (IDs of accesses) made from now on are its
+ * own. */
+static inline void begin_turn_of_marks(void) {
+    now.mine = now.mark;
+    now.room = PLAIN_END - now.mine;
+    if (now.any_past) {
+        memset(now.past, 0, sizeof now.past);
+        now.any_past = false;
+    }
 }
 
 /* --- hooks.c */

@@ -1,6 +1,6 @@
 /* Strands and the paths between them. */
 #include "growing.h"
-#include "openmp.h"
+#include "shadow.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -20,12 +20,61 @@ static uint32_t searches;
 #define MANY (4u << 20) /* so many are given back when they are over; fewer are soon used again */
 static bool has_edges, has_histories;
 
-/* Map the table of strands (iterations, tasks, threads) once for the whole run; pages take no RAM until they are used.
+/* Iterations that one thread began one behind the other: their nodes are computed from this when somebody asks. A loop of
+ * millions of them writes none. */
+struct series {
+    strand_t first, parent;
+    uint32_t loop, place;
+    int64_t index, step;
+    uint64_t locks;
+    uint16_t depth;
+    uint8_t kind;
+};
+
+static struct series *all_series;
+static size_t series_count;
+#define MANY_SERIES (1u << 18)
+
+static void forget_all_series(void) {
+    series_count = 0;
+    now.series.end = 0;
+}
+
+/* Return the node of a strand of a series; zeros for one that was forgotten. Safe in a signal handler. */
+struct node compute_node(strand_t strand) {
+    size_t low = 0, high = series_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (all_series[middle].first <= strand) low = middle + 1;
+        else high = middle;
+    }
+    if (!low) return (struct node){.number = strand};
+    const struct series *series = &all_series[low - 1];
+    return (struct node){.parent = series->parent,
+                         .depth = series->depth,
+                         .kind = series->kind,
+                         .locks = series->locks,
+                         .loop = series->loop,
+                         .index = series->index + (int64_t)(strand - series->first) * series->step,
+                         .place = series->place,
+                         .number = strand};
+}
+
+/* Write the node of a strand of a series, and return it. */
+struct node *write_node(strand_t strand) {
+    struct node *written = &weft_nodes[strand - weft_first];
+    *written = compute_node(strand);
+    return written;
+}
+
+/* Map the tables of strands (iterations, tasks, threads) and of series once for the whole run; pages take no RAM until they are used.
  * Aborts on failure. */
 static void reserve_strand_nodes(void) {
     weft_nodes = mmap(NULL, MOST * sizeof *weft_nodes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (weft_nodes == MAP_FAILED) abort();
+    all_series = mmap(NULL, MOST * sizeof *all_series, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (weft_nodes == MAP_FAILED || all_series == MAP_FAILED) abort();
 }
 
 /* Create a strand (iteration, task or thread) and return its number. `locks`: a bit for each lock that it holds. If the
@@ -37,14 +86,41 @@ strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks) {
         now.next--;
         return strand - 1;
     }
-    struct node *created = node(strand);
-    *created = (struct node){.parent = parent, .kind = kind, .locks = locks};
+    struct node *created = &weft_nodes[strand - weft_first];
+    *created = (struct node){.parent = parent, .kind = kind, .locks = locks, .number = strand};
     created->depth = parent >= weft_first ? node(parent)->depth + 1 : 0;
     return strand;
 }
 
-/* Return whether the region has so many strands (iterations, tasks) that iterations must share them. */
-bool has_too_many_strands(void) { return now.next - now.base > (strand_t)24 << 20; }
+/* Create the strand of an iteration or lane of a loop, in the series of the one before it or in a new one. */
+strand_t create_share(strand_t parent, const struct work *work, int64_t index) {
+    if (now.next - weft_first >= MOST) return now.next - 1;
+    struct series *series = series_count ? &all_series[series_count - 1] : NULL;
+    bool is_of_series = series && now.series.end == now.next && series->loop == work->loop && series->parent == parent;
+    if (is_of_series && now.next - series->first == 1) series->step = now.series.step = index - series->index;
+    if (!is_of_series || index - now.series.index != now.series.step) {
+        all_series[series_count++] = (struct series){.first = now.next,
+                                                     .parent = parent,
+                                                     .loop = work->loop,
+                                                     .place = work->place,
+                                                     .index = index,
+                                                     .locks = work->lanes ? (uint64_t)work->safelen : 0,
+                                                     .depth = parent >= weft_first ? node(parent)->depth + 1 : 0,
+                                                     .kind = work->lanes ? LANE : ITERATION};
+        now.series.loop = work->loop;
+        now.series.step = 0;
+    }
+    now.series.index = index;
+    now.series.end = ++now.next;
+    return now.next - 1;
+}
+
+/* Let the newest strand of all, an iteration or lane without an access so far, stand for another index. */
+void set_share_index(strand_t strand, int64_t index) {
+    struct series *series = &all_series[series_count - 1];
+    if (now.series.end == strand + 1 && series->first == strand) series->index = now.series.index = index;
+    node(strand)->index = index;
+}
 
 /* What comes before strands: in chunks, which are used again when all strands are over. */
 #define CHUNK 4096
@@ -75,6 +151,7 @@ void retire_strands_before(strand_t base) {
     uintptr_t low = ((uintptr_t)node(now.base + 8) + page - 1) & ~(page - 1),
               high = (uintptr_t)node(base) & ~(page - 1);
     if (!has_edges && !has_histories && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
+    if (!has_edges && !has_histories && series_count > MANY_SERIES) forget_all_series();
     now.base = base;
     has_edges = false; /* all paths are over */
     retire_all_marks();
@@ -89,11 +166,13 @@ void retire_all_strands(void) {
     if (now.next - weft_first > MANY) madvise(weft_nodes, (now.next - weft_first) * sizeof *weft_nodes, MADV_DONTNEED);
     if (now.next > 0xF0000000u || are_marks_nearly_used_up()) {
         empty_shadow();
+        madvise(weft_nodes, MOST * sizeof *weft_nodes, MADV_DONTNEED); /* their numbers come again */
         now.next = 2;
         now.newest = 0;
     }
     retire_all_marks();
     weft_first = now.base = now.next;
+    forget_all_series();
     now.row = now.row_end = 0;
     strand_t root = create_strand(0, ROOT, 0);
     node(root)->depth = 0;
