@@ -271,7 +271,7 @@ class TaskDebugger:
         """Assign a value to a variable of the selected frame: `NAME = EXPR`."""
         name, equals, value = (part.strip() for part in assignment.partition("="))
         if not (name and equals and value):
-            raise UsageError("give what which value? `set total = 0`")
+            raise UsageError("set what? `set total = 0`")
         told = self.backend.assign(self.focus, name, value, self.level)
         return {"kind": "print", "expression": name, "value": f"{name} = {told}"}
 
