@@ -153,7 +153,7 @@ def test_values_that_cannot_be_read_are_no_all_clear(kept: tuple[str, Path], tmp
         assert "that both have are alike" in said and "all " not in said
     shutil.rmtree(tmp_path / "cut" / "values")
     done = execute([*WEFT, "compare", "ref", str(tmp_path / "cut")], cwd=folder)
-    assert done.returncode == 4 and "holds no values: the program has no probes" in done.stderr
+    assert done.returncode == 4 and "has no values: the program has no probes" in done.stderr
     done = execute([*WEFT, "compare", "ref", "nowhere"], cwd=folder)
     assert done.returncode == 4 and "there is no such directory" in done.stderr
 

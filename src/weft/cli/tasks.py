@@ -130,7 +130,10 @@ def open_session(args: argparse.Namespace) -> Session:
 
     command = [*args.program, *args.rest]
     if args.as_openmp:
-        print("weft: built as OpenMP: a spawned child is run later, while its parent goes on", file=sys.stderr)
+        print(
+            "weft: built as OpenMP: unlike under Cilk, the parent continues first and a spawned child runs later",
+            file=sys.stderr,
+        )
     if not command and args.pid is None:
         raise UsageError("name a program, as in: weft tasks prog.py")
     if args.record and args.replay:

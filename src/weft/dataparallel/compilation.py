@@ -292,7 +292,10 @@ def _format_first_error(output: str, original: Path, folder: Path) -> str:
         variable, wrapper = ("FC", "mpifort") if fortran else ("CC", "mpicc" if original.suffix == ".c" else "mpicxx")
         chosen = os.environ.get(variable, "")
         if "mpi" in chosen:
-            return f"{text}; the MPI of {variable}={chosen} has none for this compiler: name another one's wrapper"
+            return (
+                f"{text}; the MPI of {variable}={chosen} has none for this compiler: set {variable} to the wrapper "
+                f"of another MPI"
+            )
         wrappers = "FC=mpifort" if fortran else "CC=mpicc CXX=mpicxx"
         return f"{text}; compile it with MPI's wrapper: {wrappers} weft check ..., or {_BUILD.format(wrapper)}"
     if "is defined nowhere" in text:
