@@ -35,7 +35,7 @@ LACKS = {
         "ptrace": ("the system forbids it (ptrace: Operation not permitted)", "--cap-add=SYS_PTRACE"),
     },
     "small-shm": {"shared memory": ("/dev/shm has 64 KiB free", REMOUNT)},
-    "no-shm": {"shared memory": ("/dev/shm is not there", "mount -t tmpfs tmpfs /dev/shm")},
+    "no-shm": {"shared memory": ("/dev/shm does not exist", "mount -t tmpfs tmpfs /dev/shm")},
 }
 
 SLOW = {"user": pytest.mark.matrix}

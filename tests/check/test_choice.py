@@ -96,7 +96,7 @@ def test_a_word_that_means_nothing_is_an_error(folder: Path) -> None:
     verify_selection(SelectionOptions(only=("left", "p.cdv", "shared-write"), fail_on=("never",)), [folder / "p.cdv"])
     with pytest.raises(UsageError, match=r"stale-halo-raed is neither a kind of finding .* nor a file or procedure"):
         verify_selection(SelectionOptions(only=("stale-halo-raed",)), [folder / "p.cdv"])
-    with pytest.raises(UsageError, match="--fail-on bad: name error"):
+    with pytest.raises(UsageError, match="--fail-on bad: unknown value; use error"):
         verify_selection(SelectionOptions(fail_on=("bad",)), [])
     with pytest.raises(UsageError, match=r"none\.json is not a file; -o FILE.json writes one"):
         read_baseline(folder / "none.json")
@@ -140,7 +140,7 @@ def test_a_file_of_rules_suppresses_with_a_reason(tmp_path: Path) -> None:
     assert [one.sites[0].function for one in told.findings] == ["main"]
     assert told.unread == ()
     file.write_text("stale-halo-read p.cdv\n")
-    with pytest.raises(UsageError, match="rules:1: write KIND FILE"):
+    with pytest.raises(UsageError, match="rules:1: not a rule; write KIND FILE"):
         read_suppression_rules(file)
 
 

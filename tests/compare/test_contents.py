@@ -93,7 +93,9 @@ def test_a_message_that_was_sent_alike_and_received_otherwise_is_the_receivers()
     contents, lines = compared(relay(), relay(got=3, onward=2, at_last=2))
     [first] = contents.first
     assert (first.rank, first.sent, first.after) == (1, False, (1, 0))
-    assert "on the receiver: rank 0 sent the same as in the reference" in lines[1]
+    assert (
+        "on the receiver: rank 0 (event 0, send(dest=1, tag=1) at r.c:5) sent the same as in the reference" in lines[1]
+    )
 
 
 def test_a_rank_that_computes_otherwise_has_the_last_content_that_was_alike_named() -> None:

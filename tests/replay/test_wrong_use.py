@@ -75,17 +75,17 @@ def complaint(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--until", "0:999"], "rank 0 has no event 999, its record has events 0 to 28"),
+        (["--until", "0:999"], "rank 0 has no event 999; its record has events 0 to 28"),
         (["--until", "7:1"], "the run has no rank 7, only 0 to 2"),
         (["--break", "7:MPI_Send"], "the run has no rank 7, only 0 to 2"),
         (["--until", "finding:9"], "the report has {findings}, counted from 1 (`weft report good`)"),
         (["--until", f"faults.c:{line_of('the first') + 3}"], "; the nearest lines with one are "),
         (["--until", "elsewhere.c:4"], "`weft dump good` shows which calls it has"),
-        (["--until", "MPI_Bcast"], "no MPI call from there on any rank"),
+        (["--until", "MPI_Bcast"], "no MPI call at this place on any rank"),
         (["--until", "1:MPI_Send#13"], "only 12 calls from there on rank 1"),
         (["--until", "what is this"], "write RANK:EVENT, FILE:LINE, FUNCTION, RANK:from=RANK, t=SECONDS or finding:N"),
         (["--until", "0:3", "--stdin", "nothing.txt"], "--stdin nothing.txt: No such file or directory"),
-        (["--force", "0:3"], "give RANK:EVENT=SOURCE"),
+        (["--force", "0:3"], "write RANK:EVENT=SOURCE"),
         (["--force", "0:3=9"], "has ranks 0 to 2 only"),
         (["--force", "0:4=1"], "takes no message from any source"),
         (["-n", "4"], "-n 4: the record has 3 ranks, and a replay needs as many"),
@@ -194,7 +194,7 @@ def test_a_program_that_was_changed_is_told_with_both_calls(bench: Bench) -> Non
     assert done.returncode == 5, done.stderr
     assert f"recorded: send(dest=0, tag=1) at faults.c:{line_of('in order: 1')}" in done.stderr
     assert f"now:      send(dest=0, tag=2) at faults.c:{line_of('swapped: 2')}" in done.stderr
-    assert "the tag or operation differs: 1 was recorded, 2 came" in done.stderr
+    assert "the tag or operation differs: 1 was recorded, now it is 2" in done.stderr
     assert "likely cause: faults changed since the run was recorded" in done.stderr
 
 

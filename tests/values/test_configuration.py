@@ -19,7 +19,7 @@ WRONG = {
     "[lop.x]": "[lop] is not a kind of entry; the nearest is 'loop'",
     "[loop]\nx = 3": '[loop]: write [loop."x"]',
     "[loop.x]\nabsolute = 1": "[loop.\"x\"]: 'absolute' is not a setting",
-    '[loop.x]\niterations = "5:2"': "iterations = '5:2' holds none",
+    '[loop.x]\niterations = "5:2"': "iterations = '5:2' selects no iteration",
     '[loop.x]\niterations = "a"': "iterations = 'a' is not first:last:step",
     "[probe.x]\nevery = 0": "every = 0 is not a number from 1 on",
     '[probe.x]\nranks = "1;2"': "ranks = '1;2' is not a list of ranks",

@@ -39,8 +39,8 @@ class Record:
         self.trace = weft.open(path)
         if self.trace.level is Level.OUTCOMES:
             raise UsageError(
-                "this run was recorded at level `outcomes`, which has no events to stop at; replay it once whole: "
-                "the replay is recorded at level `trace` and can be debugged"
+                "this run was recorded at level `outcomes`, which has no events to stop at: replay it once (`weft "
+                "replay`), then debug the record of that replay"
             )
         missing = [rank.rank for rank in self.trace.ranks if rank.missing]
         if missing or not self.trace.ranks:
