@@ -62,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "gdb": set(),
     "debug": {"gdb", "mpi", "trace", "match", "order", "terms", "launch", "replay"},
     "tasks": {"gdb", "inprocess", "native", "terms", "mpi", "trace", "launch", "debug"},
+    "cilk": {"tasks", "gdb"},
     "dap": {"trace", "launch", "debug", "tasks"},
     "recorder": set(),
     "inprocess": set(),

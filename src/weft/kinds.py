@@ -146,6 +146,7 @@ RECORDS: Final = (
     Kind("stale-halo-read", "error", ("ghost cells", CHECK), evidence=("Ghost", "CheckCase")),
     Kind("stale-copy", "error", (CHECK,), evidence=("CheckCase",)),
     Kind("directive-order", "error", (CHECK,), evidence=("CheckCase",)),
+    Kind("merged-task", "warning", (CHECK,), evidence=("CheckCase",)),
     Kind("wrong-reduction", "error", ("reductions", CHECK), evidence=("Element", "CheckCase", "Compared")),
     Kind("divergence", "warning", (CHECK,), evidence=("Compared",)),
 )

@@ -53,6 +53,21 @@ def test_what_a_replay_would_start_is_signed(folder: Path) -> None:
     assert not is_signed({key: value for key, value in facts.items() if key != "resolved"})
 
 
+def test_a_program_is_called_by_the_name_that_was_typed_as_long_as_that_names_the_same_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs use their name: OpenFOAM's send it to other ranks."""
+    solve = str(folder / "bin" / "solve")
+    facts = {"command": ["mpiexec", "solve", "in.txt"], "resolved": ["mpiexec", solve, "in.txt"]}
+    assert read_command(facts) == facts["command"]
+    (folder / "other").mkdir()
+    shutil.copy(solve, folder / "other")
+    monkeypatch.setenv("PATH", f"{folder}/other:{os.environ['PATH']}")
+    assert read_command(facts) == facts["resolved"]
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert read_command(facts) == facts["resolved"]
+
+
 def test_a_replay_that_leaves_its_record_names_what_the_recorded_run_wrote(folder: Path) -> None:
     trace = Builder(ranks=1).open()
     trace.run |= {"cwd": str(folder), "started": "2026-01-01T00:00:00+00:00", "finished": "2026-01-01T00:01:00+00:00"}

@@ -159,7 +159,7 @@ def compared(trace: Trace, least: int = 8) -> int:
     return len(context.parts.spans)
 
 
-@seeds(20, 100)
+@seeds(10, 100)
 def test_random_programs_have_the_same_findings(seeds: range) -> None:
     segments: Counter[int] = Counter()
     for seed in seeds:

@@ -22,8 +22,8 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
 
+from weft.cilk.cilk5.build import NATIVE, Procedures, add_task_records, build_program, find_cilk
 from weft.tasks import session
-from weft.tasks.cilk5.build import NATIVE, Procedures, add_task_records, build_program, find_cilk
 
 PROGRAMS = Path(__file__).parent / "programs"
 COUNTED = PROGRAMS / "cilk5/counted.c"

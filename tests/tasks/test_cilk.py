@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from machine import need
+from weft.cilk.openmp_source import WAIT, build_as_openmp, translate_to_openmp
 from weft.errors import UsageError
 from weft.tasks import session
-from weft.tasks.cilk import WAIT, build_as_openmp, translate_to_openmp
 
 PROGRAMS = Path(__file__).parent / "programs" / "cilk"
 RESULTS = {"fib.c": "fib(10) = 55, total 8736; no spawn\n", "queens.cilk": "4\n", "sorted.cpp": "1 7\n"}

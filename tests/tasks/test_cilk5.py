@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from weft.cilk.cilk5 import build, layout, variables
 from weft.errors import DebuggerError, UsageError
 from weft.tasks import Session, openmp, session
-from weft.tasks.cilk5 import build, layout, variables
 
 PROGRAMS = Path(__file__).parent / "programs"
 HERE = os.environ.get("CILK_ROOT") or shutil.which("cilkc")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.tasks.opencilk import HANDS, compiled, library, stolen
 
+from weft.cilk.opencilk import code, layout
 from weft.errors import UsageError
 from weft.tasks import session
-from weft.tasks.opencilk import code, layout
 from weft.tasks.runtime import require_followable_program
 
 HERE = os.environ.get("OPENCILK_ROOT")

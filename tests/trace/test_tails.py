@@ -57,7 +57,7 @@ def calls(draw: st.DrawFn) -> tuple[Function, dict[str, Any], int, int, int | No
     return function, values, flags, draw(UINT64), count
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(calls(), st.integers(0, 2**40), UINT64)
 def test_a_tail_comes_back_as_it_was_written(call: Any, ticket: int, received: int) -> None:
     function, values, flags, buffer, count = call

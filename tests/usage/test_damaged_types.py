@@ -110,7 +110,7 @@ def looked_at(seed: int) -> None:
     with redirect_stdout(StringIO()):
         assert main(["dump", str(trace.path)]) == 0
         assert main(["dump", "--definitions", str(trace.path)]) == 0
-    assert time.process_time() - begun < 3
+    assert time.process_time() - begun < 20  # one that grows with each of the 50 levels takes hours
 
 
 def _elements(datatype: Any) -> Any:

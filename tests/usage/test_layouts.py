@@ -151,7 +151,7 @@ def joined(bytes_: Sequence[int]) -> list[tuple[int, int]]:
     return made
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(TYPES, st.integers(0, 4))
 def test_the_layout_of_a_datatype_has_its_bytes_each_as_often(made: Made, count: int) -> None:
     (of,) = datatype(made)
@@ -187,7 +187,7 @@ def bytes_of(of: Layout) -> set[int]:
     return {at + k for at, n in laid(of) for k in range(n)}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(LAYOUTS, LAYOUTS, st.integers(-200, 200))
 def test_two_layouts_meet_where_one_byte_is_in_both(one: Layout, other: Layout, apart: int) -> None:
     left, right = bytes_of(one), {at + apart for at in bytes_of(other)}
@@ -220,7 +220,7 @@ def test_bytes_that_are_there_twice_are_found_by_arithmetic_too(parts: list[Stri
 LEVEL = st.tuples(st.integers(1, 60), st.integers(1, 9))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(LEVEL, max_size=5), st.integers(-20, 900), st.integers(0, 12))
 def test_a_sum_of_multiples_lies_in_an_interval_where_trying_all_finds_one(
     levels: list[tuple[int, int]], low: int, more: int

@@ -27,7 +27,7 @@ def made(rows: list[tuple[int, int, int, bool, int]]) -> tuple[BufferAccesses, n
     return accesses, site.astype(np.uint32)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=40))
 def test_the_sweep_finds_the_lines_that_the_definition_finds(rows: list[tuple[int, int, int, bool, int]]) -> None:
     accesses, site = made(rows)
@@ -59,7 +59,7 @@ SHAPES = [
 """All bytes, or those of a layout."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(ROW, st.integers(0, len(SHAPES) - 1)), min_size=1, max_size=20))
 def test_rows_with_gaps_are_told_where_bytes_of_theirs_meet(
     rows: list[tuple[tuple[int, int, int, bool, int], int]],

@@ -45,7 +45,7 @@ def _call(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @given(st.lists(_call(), min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_call_that_breaks_a_rule_is_left_out(calls: list[tuple[str, dict[str, Any]]]) -> None:
     b = Builder(ranks=RANKS)
     for i, (name, args) in enumerate(calls):
@@ -68,7 +68,7 @@ _one = st.sampled_from(sorted(_COLLECTIVES)).flatmap(lambda name: st.tuples(st.j
 
 
 @given(st.lists(st.one_of(st.tuples(_one), st.tuples(_one, _one, _one)), min_size=1, max_size=6), st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_collective_whose_members_differ_is_left_out(rounds: list[tuple[Any, ...]], finished: bool) -> None:
     b = Builder(ranks=RANKS)
     for k, calls in enumerate(rounds):

@@ -114,7 +114,7 @@ def found(waits: Waiting) -> tuple[dict[tuple[int, int], int], dict[tuple[int, i
     return late, completion
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_the_kernel_finds_what_the_definition_finds(wanted: list[Step]) -> None:
     trace = Program(wanted).b.open()

@@ -356,7 +356,8 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
     wanted = args.until + args.breaks
     if trace.level is Level.OUTCOMES:
         if wanted or args.force:
-            raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at: replay it once without a stop, then stop in the record of that replay")  # fmt: skip
+            raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at: replay it "
+                             "once without a stop, then stop in the record of that replay")  # fmt: skip
         return make_plans(trace, None), Cut()
     matched = match_operations(trace)
     steps = make_plans(trace, matched)

@@ -28,7 +28,7 @@ from weft.errors import WeftError
 from weft.evidence import CheckCase, Evidence, Line, Loop, Pair
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
-from weft.openmp import device_copies, messages, private_variables, reductions
+from weft.openmp import device_copies, merged_tasks, messages, private_variables, reductions
 from weft.openmp.build import BuiltProgram, build_program
 from weft.openmp.directives import OpenMPDirective
 from weft.openmp.raw_findings import (
@@ -174,7 +174,7 @@ def collect_process_findings(process: CheckedProcess, program: Path, sources: Se
     finally:
         names.close()
     rank = process.output.rank
-    for one in (*found, *find_wrong_reductions(sources, process)):
+    for one in (*found, *find_wrong_reductions(sources, process), *find_merged_tasks(sources, process)):
         yield dataclasses.replace(one, sites=tuple(dataclasses.replace(site, rank=rank) for site in one.sites))
 
 
@@ -240,6 +240,32 @@ def find_wrong_reductions(sources: Sequence[Path], process: CheckedProcess) -> I
                         Site(0, "directive", file, wrong.directive_line, ""),
                     ),
                     evidence=CheckCase(case="operation", count=1, variable=wrong.name),
+                )  # fmt: skip
+
+
+def find_merged_tasks(sources: Sequence[Path], process: CheckedProcess) -> Iterator[Finding]:
+    """Yield a finding for each variable whose value depends on whether a mergeable task, which ran in the process, is
+    merged. It is certain where the task ran undeferred.
+    """
+    ran: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for one in process.construct_runs:
+        place = process.construct_place(one)
+        ran[place.file, place.line].add(one.kind)
+    for source in sources:
+        file = str(source.absolute())
+        for found in merged_tasks.find_variables_of_merged_tasks(source):
+            kinds = ran.get((file, found.directive_line), set())
+            if kinds:
+                is_undeferred = "mergeable" in kinds
+                yield Finding(
+                    kind="merged-task", severity=KINDS["merged-task"].severity,
+                    certainty="certain" if is_undeferred else "possible",
+                    message=messages.describe_merged_task(found.name, found.write_line, is_undeferred),
+                    sites=(
+                        Site(0, "read", file, found.read_line, ""),
+                        Site(0, "directive", file, found.directive_line, ""),
+                    ),
+                    evidence=CheckCase(case="merged", count=1, variable=found.name),
                 )  # fmt: skip
 
 

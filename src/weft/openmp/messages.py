@@ -92,14 +92,22 @@ def describe_wrong_reduction(name: str, declared: str, computed: str, is_loop: b
     )
 
 
+def describe_merged_task(name: str, write_line: int, is_undeferred: bool) -> str:
+    """Return the message that a variable's value depends on whether a mergeable task is merged."""
+    when = "may be merged, as it is undeferred" if is_undeferred else "is mergeable: merged, where it is undeferred"
+    return (
+        f"The value of `{name}` here is unspecified: the task, which changes its own copy of it at line {write_line}, "
+        f"{when}, and would change this `{name}`: share it (`shared({name})`), or leave `mergeable` out"
+    )
+
+
 def describe_uninitialised_read(name: str, strand_name: str, place: AccessPlace) -> str:
     """Return the message that a private variable is read before it has a value. `strand_name`: the iteration, task or
     thread that reads it at `place`, as text.
     """
     text = (
         f"{strand_name} reads the private variable `{name}`{describe_place(place)} before it has a value: write it "
-        "first, "
-        "or make it firstprivate"
+        "first, or make it firstprivate"
     )
     return text[0].upper() + text[1:]
 

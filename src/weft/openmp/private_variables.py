@@ -27,7 +27,7 @@ _SCALAR: Final = (
 _NAME: Final = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
 _PARALLEL: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\b.*\bparallel\b", re.I)
 _END: Final = re.compile(r"\s*!\$omp\s+end\b", re.I)
-_UNIT: Final = re.compile(r"\s*(?:(?!end\b)[a-z ]*\b(?:program|subroutine|function|module)\s+\w|contains\b)", re.I)
+UNIT: Final = re.compile(r"\s*(?:(?!end\b)[a-z ]*\b(?:program|subroutine|function|module)\s+\w|contains\b)", re.I)
 MOST_LINES: Final = 60
 """Of a construct, in which its inner loops are looked for."""
 
@@ -144,7 +144,7 @@ def find_task_shared_variables_fortran(
     """
     if directive.head != ("task",):
         return []
-    first = next((k for k in range(directive_line - 1, -1, -1) if _UNIT.match(lines[k])), 0)
+    first = next((k for k in range(directive_line - 1, -1, -1) if UNIT.match(lines[k])), 0)
     region = any(_PARALLEL.match(line) and not _END.match(line) for line in lines[first:directive_line])
     end = next((k for k in range(directive_line + 1, len(lines)) if _END.match(lines[k])), directive_line + 1)
     said = [name.lower() for name in find_clause_variables(directive, "shared")]

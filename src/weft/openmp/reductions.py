@@ -83,15 +83,15 @@ def find_misdeclared_reductions(source: Path) -> Iterator[WrongReduction]:
         if source.suffix.lower() not in FIXED_SUFFIXES:
             yield from _find_misdeclared_fortran(source, text.split("\n"))
         return
-    text = _NOISE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    text = blank_comments_and_texts(text)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     own = _find_user_defined_operations(text)
     for line, one in read_directives(source):
         loop, behind = bool(_LOOPS & set(one.head)), _find_directive_end(text, starts[line - 1])
         body = (
-            _find_loop_body_range(text, behind)
+            find_loop_body_range(text, behind)
             if loop
-            else _block_range(text, behind)
+            else find_block_range(text, behind)
             if _BLOCKS & set(one.head)
             else None
         )
@@ -103,6 +103,11 @@ def find_misdeclared_reductions(source: Path) -> Iterator[WrongReduction]:
                 at = text.count("\n", 0, body[0] + found[1]) + 1
                 said = f"{operation} ({own[operation]})" if operation in own else operation
                 yield WrongReduction(line, name, said, found[0], at, loop)
+
+
+def blank_comments_and_texts(source_text: str) -> str:
+    """Return C or C++ with blanks in place of its comments and literals; each line keeps its place."""
+    return _NOISE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source_text)
 
 
 def _find_user_defined_operations(source_text: str) -> dict[str, str]:
@@ -138,7 +143,7 @@ def _find_directive_end(source_text: str, begin: int) -> int:
     return len(source_text) if end < 0 else end
 
 
-def _find_loop_body_range(source_text: str, position: int) -> tuple[int, int] | None:
+def find_loop_body_range(source_text: str, position: int) -> tuple[int, int] | None:
     """Return (begin, end) of the code that the loop or condition at a position of the text controls. Loops nested
     directly in it belong to the code, with their heads. None if there is no loop or condition, or if the end of the
     code is not found.
@@ -157,7 +162,7 @@ def _find_loop_body_range(source_text: str, position: int) -> tuple[int, int] | 
     return None if last is None else (start, last)
 
 
-def _block_range(text: str, at: int) -> tuple[int, int] | None:
+def find_block_range(text: str, at: int) -> tuple[int, int] | None:
     """Return (begin, end) of the statement after a directive that is no loop; None if another directive follows."""
     end = None if re.match(r"\s*#", text[at:]) else _find_statement_end(text, at)
     return None if end is None else (at, end)

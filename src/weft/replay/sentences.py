@@ -168,7 +168,7 @@ def likely_cause(trace: Trace) -> str:
     also = f" ({_are_there(there)})" if there else ""
     return (
         f"likely cause: another input or environment than recorded{also}, or something random outside of "
-        f"{trace.system.name} (a seed, the time, an address, a thread)"
+        f"{trace.system.name} (a seed, the time, a process id, an address, a thread)"
     )
 
 

@@ -97,13 +97,23 @@ def describe_execution(facts: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def read_command(facts: Mapping[str, Any]) -> list[str]:
-    """Return the words of a run's command, with the full paths of its programs if the run has them, so that what is
-    shown is what is executed.
+    """Return the words of a run's command as they were typed, if PATH still finds the recorded programs; else with the
+    full paths of those programs, if the run has them. What is shown is what is executed.
 
-    Empty if run.json holds no list.
+    A program may use the name by which it is called: OpenFOAM sends its own to other ranks. Empty if run.json holds no
+    list.
     """
-    command = facts.get("resolved", facts.get("command"))
-    return [str(word) for word in command] if isinstance(command, list) else []
+    import shutil  # as above
+
+    command = facts.get("command")
+    typed = [str(word) for word in command] if isinstance(command, list) else []
+    resolved = facts.get("resolved", typed)
+    found = [str(word) for word in resolved] if isinstance(resolved, list) else typed
+    if len(found) == len(typed) and all(
+        word in (name, shutil.which(name)) for name, word in zip(typed, found, strict=True)
+    ):
+        return typed
+    return found
 
 
 def _compute_signature(facts: Mapping[str, Any], key: bytes) -> str:

@@ -5,22 +5,29 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from weft.base.lifetime import temporary_folder
 from weft.base.processes import is_python
 from weft.errors import UsageError
 from weft.tasks.attached import AttachedBackend
 from weft.tasks.backend import Backend
-from weft.tasks.cilk import build_as_openmp
 from weft.tasks.commandline import parse_python_command
 from weft.tasks.console import TaskConsole
 from weft.tasks.debugger import TaskDebugger
 from weft.tasks.python import PythonBackend
 
 Answer = dict[str, Any]
+
+CILK_PARTS: Final = {
+    "Cilk-5": "weft.cilk.cilk5.backend:Cilk5Backend",
+    "OpenCilk": "weft.cilk.opencilk.backend:OpenCilkBackend",
+    "as OpenMP": "weft.cilk.openmp_source:build_as_openmp",
+}
+"""What only programs in Cilk need, as module and name: it is imported for such a program."""
 
 
 class Session:
@@ -90,7 +97,7 @@ def session(
         return Session(NativeBackend(command, pid=pid, core=core))
     if as_openmp:
         folder = temporary_folder("cilk")
-        program = str(build_as_openmp(command[0], Path(folder.name)))
+        program = str(load_cilk_part("as OpenMP")(command[0], Path(folder.name)))
         opened = Session(select_backend([program, *command[1:]], runtime, record=record, replay=replay))
         opened.folder = folder
         return opened
@@ -107,9 +114,7 @@ def select_backend(command: list[str], runtime: str = "", *, record: str = "", r
     if command[0].endswith(".cilk"):
         if record or replay:
             raise UsageError("the order of tasks is recorded and replayed for asyncio and OpenMP, not for Cilk-5")
-        from weft.tasks.cilk5.backend import Cilk5Backend  # as above
-
-        return Cilk5Backend(command)
+        return open_cilk_backend("Cilk-5", command)
     # As above.
     from weft.tasks.openmp import NativeBackend
     from weft.tasks.runtime import has_opencilk, has_openmp
@@ -120,8 +125,18 @@ def select_backend(command: list[str], runtime: str = "", *, record: str = "", r
     if not has_openmp(code := Path(path).read_bytes()) and has_opencilk(code):
         if record or replay:
             raise UsageError("the order of tasks is recorded and replayed for asyncio and OpenMP, not for OpenCilk")
-        from weft.tasks.opencilk.backend import OpenCilkBackend  # as above
-
-        return OpenCilkBackend([path, *command[1:]])
+        return open_cilk_backend("OpenCilk", [path, *command[1:]])
     turns = ("record", record) if record else ("replay", replay) if replay else None
     return NativeBackend([path, *command[1:]], runtime, turns=turns)
+
+
+def open_cilk_backend(sort: str, command: list[str]) -> Backend:
+    """Return the backend that debugs a Cilk program of a sort (a key of `CILK_PARTS`)."""
+    backend: Backend = load_cilk_part(sort)(command)
+    return backend
+
+
+def load_cilk_part(name: str) -> Any:
+    """Return the class or function that `CILK_PARTS` names for a sort of Cilk program."""
+    module, _, attribute = CILK_PARTS[name].partition(":")
+    return getattr(import_module(module), attribute)

@@ -100,6 +100,7 @@ bool begin_next_of_row(uint32_t loop, int64_t index) {
     now.first_turn = true;
     now.touched = false;
     begin_turn_of_marks();
+    if (!now.calm_room) now.calm = now.mine;
     all.mine = fast.mine = now.mine;
     all.room = fast.room = now.room;
     fast.turn = turn += TURN;
@@ -133,7 +134,7 @@ INLINE bool is_row_mark(const struct looks *looks, mark_t mark) {
 /* Return whether the access with this mark (its ID in the shadow) happens before the running strand, as far as is known
  * without a search. */
 INLINE bool is_access_of_mark_earlier(const struct looks *looks, mark_t mark) {
-    return mark < looks->old ||
+    return mark < looks->old || (looks->old && mark - now.calm < now.calm_room) ||
            (now.any_past && looks->old &&
             (mark == now.past[0] || mark == now.past[1] || mark == now.past[2] || mark == now.past[3]));
 }
@@ -385,26 +386,15 @@ HOOK static __attribute__((noinline)) void check_read4(uintptr_t address, uintpt
     check_read(address, 4, return_address);
 }
 
-/* Return whether nobody has touched the granule at `address` in this phase, as is noted of its line; the note goes on to
- * the next one. */
-INLINE bool goes_on_fresh(uintptr_t address, size_t size) {
-    uint64_t *note = &FRESH(address, size);
-    if (*note != (address | fast.fresh)) return false;
-    *note += size;
-    return true;
-}
-
-/* Return whether the running strand alone has accessed the granule in this phase, as the first one of its line's note and
- * by reading it. */
-INLINE bool was_fresh_for_me(uintptr_t address, size_t size) {
-    return FRESH(address, size) == ((address + size) | fast.fresh) && is_own_mark(&fast, *AT(1));
-}
-
 /* Handle the compiler's hook for a read of 4 or 8 bytes; the per-line cache settles most. */
 INLINE void handle_read(uintptr_t address, size_t size) {
     uint64_t *note = &NOTED(address, size, false), line = address & ~(uintptr_t)(LINE - size);
     if (*note == (line | fast.turn)) return;
-    if (goes_on_fresh(address, size)) return put_own_mark(AT(1), PLACE);
+    uint64_t *fresh_note = &FRESH(address, size);
+    if (*fresh_note == (address | fast.fresh)) {
+        *fresh_note += size;
+        return put_own_mark(AT(1), PLACE);
+    }
     if (size == 8 && (address == fast.low || address == fast.high)) return;
     return size == 8 ? check_read8(address, PLACE) : check_read4(address, PLACE);
 }
@@ -412,7 +402,12 @@ INLINE void handle_read(uintptr_t address, size_t size) {
 /* Handle the compiler's hook for a write of 4 or 8 bytes; the per-line cache settles most. */
 INLINE void handle_write(uintptr_t address, size_t size) {
     if (NOTED(address, size, true) == ((address & ~(uintptr_t)(LINE - size)) | fast.turn)) return;
-    if (goes_on_fresh(address, size) || was_fresh_for_me(address, size)) return put_own_mark(AT(0), PLACE);
+    uint64_t *fresh_note = &FRESH(address, size), ahead = *fresh_note - (address | fast.fresh);
+    if (ahead == 0 ||
+        (ahead == size && is_own_mark(&fast, *AT(1)))) { /* or the running strand has just read it first */
+        *fresh_note += size - ahead;
+        return put_own_mark(AT(0), PLACE);
+    }
     if (address % size || (size == 4 && *find_word8(address, 0) != SPLIT))
         return check_slowly(address, size, true, PLACE);
     enum look look = classify_write(&fast, AT(0), AT(1), AT(2));

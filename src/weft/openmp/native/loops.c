@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* Iterations that a thread takes one behind the other, where it has very many: memory is read as it lies. */
-#define PART 1024 /* a power of two */
+#define PART_BITS 10
+#define PART (1 << PART_BITS)
 #define VERY_MANY (4 * PART)
 
 /* Return the worksharing construct that the running thread encounters next; it is created by the first thread of the
@@ -143,7 +144,8 @@ static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool
         work->safelen = work->lanes ? (int)(me->team->lanes - LANES) : 0;
         bool has_very_many =
             work->count / (uint64_t)me->team->size >= VERY_MANY && !schedule.is_ordered && !me->team->number_asked;
-        work->part = has_very_many || work->lanes ? PART : 1;
+        work->part_bits = has_very_many || work->lanes ? PART_BITS : 0;
+        work->part = (int64_t)1 << work->part_bits;
         work->begun = true;
         work->place = place_of(schedule.place);
         note_directive_line(work->place, (uint32_t)(schedule.line % LINES));
@@ -187,7 +189,8 @@ static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
     }
     if (now.touched && begin_next_of_row(work->loop, index)) return;
     now.touched = false;
-    strand_t strand = create_share(find_sharing_strand(), work, index);
+    bool follows = me->plain == now.next - 1 && now.series.end == now.next && now.series.loop == work->loop;
+    strand_t strand = create_share(follows ? now.series.parent : find_sharing_strand(), work, index);
     bool continues_row = now.row_end == strand && now.row >= now.base && now.row_loop == work->loop;
     if (!continues_row) {
         now.row = strand;
@@ -196,6 +199,7 @@ static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
     }
     now.row_end = now.next;
     me->plain = strand;
+    now.keeps_calm = work->lanes;
     refresh_locked_strand();
 }
 
@@ -205,8 +209,14 @@ static void leave_loop(void) {
     strand_t strand = find_sharing_strand();
     if (strand < now.base) return;
     me->plain = strand;
+    now.keeps_calm = me->work->lanes;
     refresh_locked_strand();
     me->iteration = -1;
+}
+
+/* Return the remainder of a division; that of small numbers takes the processor less. */
+static inline int64_t find_remainder(uint64_t number, uint32_t divisor) {
+    return number <= UINT32_MAX ? (uint32_t)number % divisor : (int64_t)(number % divisor);
 }
 
 /* Return the number of the running thread's next iteration; a number not below the count means that none is left.
@@ -217,8 +227,9 @@ static int64_t find_next_iteration(const struct work *work) {
     for (;;) {
         int64_t share = me->next_row++;
         if (share & (part - 1)) return me->iteration + 1;
-        int64_t row = share / part, first = row * threads;
-        int64_t number = (first + ((me->number - row - shift) % threads + threads) % threads) * part;
+        uint64_t row = (uint64_t)share >> work->part_bits;
+        int64_t first = (int64_t)row * threads, behind = find_remainder(row + (uint64_t)shift, (uint32_t)threads);
+        int64_t number = (first + me->number - behind + (me->number < behind ? threads : 0)) * part;
         if (number < (int64_t)work->count || first * part >= (int64_t)work->count) return number;
         me->next_row += part - 1;
     }
@@ -522,6 +533,7 @@ static bool start_doacross_loop(unsigned dimensions, const long *counts, struct 
                                 long *high) {
     struct work *work = begin_loop(0, (uint64_t)counts[0], 1, true, schedule);
     work->part = 1;
+    work->part_bits = 0;
     if (!work->posted) {
         uint64_t iteration_count = 1;
         work->dimensions = dimensions;

@@ -77,7 +77,8 @@ struct work {
     bool begun, is_static;
     int safelen; /* of lanes; 0: none */
     uint64_t start, step, count; /* iteration k: start + k * step */
-    int64_t part; /* iterations that a thread takes one behind the other */
+    int64_t part; /* iterations that a thread takes one behind the other: a power of two, its bits: */
+    int part_bits;
     uint64_t taken; /* sections */
     bool ordered, lanes;
     int64_t turn; /* ordered: the iteration whose turn it is */
@@ -198,7 +199,7 @@ struct clock {
     strand_t row, row_end; /* iterations of one loop that were made one after another: nothing orders two of them */
     uint32_t row_loop;
     struct {
-        strand_t end; /* the newest strand is the one before */
+        strand_t end, parent; /* end: the newest strand is the one before */
         uint32_t loop;
         int64_t index, step; /* index: of that strand */
     } series; /* the last one (strands.c) */
@@ -206,6 +207,11 @@ struct clock {
     mark_t mine, room; /* from here on, so many, the running strand's */
     mark_t past[PAST]; /* some that are known to come before what runs */
     bool any_past, first_turn; /* first_turn: what runs never ran before */
+    /* Marks, so many from `calm` on, of the strand around a simd loop since its turn began, and of the loops in it that
+     * are over: they come before the loop's lanes, and before the strand when the loop is over. */
+    mark_t calm, calm_room;
+    uint32_t calm_breaks; /* how often anything else ran */
+    bool keeps_calm; /* what runs next is of the simd loop */
     strand_t newest; /* that ran */
     mark_t row_mark; /* those with ROW from here on are of the last row */
     bool on, touched; /* touched: memory was accessed since an iteration began */

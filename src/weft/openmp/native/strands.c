@@ -108,6 +108,7 @@ strand_t create_share(strand_t parent, const struct work *work, int64_t index) {
                                                      .depth = parent >= weft_first ? node(parent)->depth + 1 : 0,
                                                      .kind = work->lanes ? LANE : ITERATION};
         now.series.loop = work->loop;
+        now.series.parent = parent;
         now.series.step = 0;
     }
     now.series.index = index;
@@ -183,6 +184,12 @@ void retire_all_strands(void) {
  * checked. */
 void set_current_strand(strand_t strand) {
     now.current = strand;
+    if (!now.keeps_calm) {
+        now.calm = now.mark;
+        now.calm_room = 0;
+        now.calm_breaks++;
+    }
+    now.keeps_calm = false;
     now.first_turn = strand > now.newest;
     if (now.first_turn) now.newest = strand;
     begin_turn_of_marks();
@@ -338,7 +345,7 @@ static bool has_no_outgoing_edge(strand_t strand) {
 
 #define SEARCH 256 /* steps that each search adds to what all may take */
 #define SEARCHES (1 << 24) /* so many at first, and at most */
-#define SHORT 64
+#define SHORT 128 /* edges */
 static int64_t steps_left = SEARCHES;
 
 /* Count a step of a path search and return whether it may go on. If the overall budget is used up, report once that the
@@ -355,6 +362,9 @@ static bool count_search_step(struct short_search *short_search) {
  * `short_search->answer`, or true. */
 static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_locks, struct short_search *short_search) {
     if (has_no_outgoing_edge(earlier)) return false;
+    strand_t whole = find_whole_strand(earlier);
+    uint32_t loop =
+        node(whole)->kind == ITERATION ? node(whole)->loop : 0; /* whose iterations the tree does not order */
     if (steps_left < SEARCHES - SEARCH) steps_left += SEARCH;
     static strand_t *stack;
     static size_t room;
@@ -371,8 +381,13 @@ static bool is_ordered_by_edges(strand_t earlier, strand_t later, bool with_lock
             if (!count_search_step(short_search)) return !short_search || short_search->answer;
             for (const struct before *edge = visited->before; edge; edge = edge->next) {
                 if (earlier > edge->last || edge->node < weft_first || (edge->by_lock && !with_locks)) continue;
-                if (node(edge->node)->kind != HISTORY && (find_whole_strand(edge->node) == find_whole_strand(earlier) ||
-                                                          is_ordered_by_tree(earlier, edge->node)))
+                if (short_search && !count_search_step(short_search)) return short_search->answer;
+                strand_t before = find_whole_strand(edge->node);
+                if (before == whole) return true;
+                const struct node *before_node = node(before);
+                if (before_node->kind != HISTORY &&
+                    !(loop && before_node->kind == ITERATION && before_node->loop == loop) &&
+                    is_ordered_by_tree(earlier, edge->node))
                     return true;
                 GROW(stack, count, room, 1024);
                 stack[count++] = edge->node;

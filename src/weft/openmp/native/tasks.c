@@ -291,6 +291,7 @@ void GOMP_task(void (*fn)(void *), void *data, void (*copy)(void *, void *), lon
     uint32_t place = place_of(BEGINNING(fn));
     if (flags & DEPEND && !me->on_device) finish_pending_targets();
     count_construct_run(place, "task", 1);
+    if (flags & MERGEABLE && (!if_clause || me->task->final)) count_construct_run(place, "mergeable", 0);
     if (is_unchecked()) {
         run_unchecked_task(fn, arguments_at);
         free(block);

@@ -313,6 +313,8 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
     if (count_active_levels(me->team) >= MOST_LEVELS || size > MOST_THREADS / 2)
         size = size > MOST_THREADS / 2 ? MOST_THREADS / 2 : 1;
     bool is_first = !now.on;
+    bool is_calm = lanes && now.on && node(find_whole_strand(me->plain))->kind != LANE;
+    mark_t calm = now.calm;
     struct thread *members[size];
     members[0] = me;
     int count = 1;
@@ -349,6 +351,8 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
     }
     set_checking(now.on || count > 1 || lanes);
     set_current_strand(me->current);
+    if (is_calm) now.calm = calm, now.calm_room = now.mark - calm;
+    uint32_t calm_breaks = now.calm_breaks;
     run_implicit_task(&team, 0, frame);
     if (team.over < team.size) wait_until_woken(&team, team.place);
     me->state = READY;
@@ -359,6 +363,7 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
     free_constructs(&team);
     node(team.region)->joined = true;
     if (!me->on_device) finish_pending_targets();
+    is_calm = is_calm && now.calm_breaks == calm_breaks;
     uintptr_t lowest = me->lowest;
     sem_t go = me->go;
     uint64_t fenced = me->fenced;
@@ -369,6 +374,7 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
     set_checking(!is_first);
     if (is_first) forget_device_tasks(), retire_all_strands();
     else clear_stack_shadow(me), set_current_strand(me->current);
+    if (is_calm) now.calm = calm, now.calm_room = now.mark - calm;
 }
 
 /* Called by GCC's code for `#pragma omp parallel`: run `fn(data)` in a team. */

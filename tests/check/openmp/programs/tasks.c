@@ -315,3 +315,57 @@ int fulfilled_too_early(void) {
     }
     return seen;
 }
+
+/* case merged_by_default merged-task */
+int merged_by_default(void) {
+    int x = 2;
+#pragma omp task mergeable if (0) /* wrong */ /* found */
+#pragma omp task mergeable if (0) shared(x) /* right */
+    x++;
+    return x; /* found */
+}
+
+/* case merged_below_final merged-task */
+static int leaves_below(int depth) {
+    int leaves = 0, below = 0;
+    if (depth == 0) return 1;
+#pragma omp task mergeable final(depth < 3) firstprivate(leaves) shared(below) /* wrong */ /* found */
+#pragma omp task final(depth < 3) firstprivate(leaves) shared(below) /* right */
+    {
+        leaves += 1;
+        below = leaves_below(depth - 1);
+    }
+#pragma omp taskwait
+    return below + leaves; /* found */
+}
+int merged_below_final(void) {
+    int sum = 0;
+#pragma omp parallel
+#pragma omp single
+    sum = leaves_below(4);
+    return sum;
+}
+
+/* case merged_in_region merged-task */
+int merged_in_region(void) {
+    int shared_one = 0, total = 0;
+    static int kept;
+#pragma omp parallel
+#pragma omp single
+    {
+        int next = 1, other = 1, *p = &other;
+#pragma omp task mergeable if (0) /* found */
+        {
+            int own = next * 2;
+            shared_one = own;
+            kept = own;
+            *p = own;
+            next = own; /* wrong */
+        }
+#pragma omp task mergeable if (0) firstprivate(other)
+        other = 7; /* nobody reads it before it is set */
+        other = 8;
+        total = next + other + shared_one; /* found */
+    }
+    return total + kept;
+}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from weft.cilk.opencilk.code import ProgramCode, folder_of
 from weft.tasks.gdb import Frame, Gdb
-from weft.tasks.opencilk.code import ProgramCode, folder_of
 
 
 class OpenCilkGdb(Gdb):

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
+from weft.cilk.opencilk.cactus import Activation, CactusStack
+from weft.cilk.opencilk.code import LEAVES, ProgramCode
+from weft.cilk.opencilk.gdb import OpenCilkGdb
+from weft.cilk.opencilk.table import OpenCilkTable, OpenCilkTask
 from weft.tasks.backend import Movement, Stop
 from weft.tasks.gdb import is_program_frame
 from weft.tasks.model import SourceLine
-from weft.tasks.opencilk.cactus import Activation, CactusStack
-from weft.tasks.opencilk.code import LEAVES, ProgramCode
-from weft.tasks.opencilk.gdb import OpenCilkGdb
-from weft.tasks.opencilk.table import OpenCilkTable, OpenCilkTask
 
 Key = tuple[int, int]
 HELPER_LINES = 60

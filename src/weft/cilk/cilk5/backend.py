@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from weft.cilk.cilk5 import layout
+from weft.cilk.cilk5.build import Procedures, build_program, split_command
+from weft.cilk.cilk5.layout import Cilk5Row, Cilk5Table
+from weft.cilk.cilk5.variables import CLONE, Cilk5Frame, evaluate_in_procedure, name_in_source
 from weft.errors import DebuggerError
 from weft.gdb.point import Point
 from weft.tasks.backend import Movement, Stop
-from weft.tasks.cilk5 import layout
-from weft.tasks.cilk5.build import Procedures, build_program, split_command
-from weft.tasks.cilk5.layout import Cilk5Row, Cilk5Table
-from weft.tasks.cilk5.variables import CLONE, Cilk5Frame, evaluate_in_procedure, name_in_source
 from weft.tasks.gdb import Frame, Gdb, Terminal, is_program_frame
 from weft.tasks.layout import format_pedigree
 from weft.tasks.model import SourceLine, TaskRow, Wait
@@ -277,7 +277,7 @@ class Cilk5Backend(NativeBackend):
         record = self._record_at(self._followed) if self._followed else None
         if record is None or movement == "continue":
             return self._run_and_interpret("-exec-continue", movement, None)
-        if self._apart and int(record["worker"]):  # its being taken up is told next
+        if self._apart and int(record["worker"]):  # the next stop says that another worker took it up
             return self._run_and_interpret("-exec-continue", movement, self._followed)
         if self._taking == self._followed:
             return self._run_into_body(self._gdb.threads[int(record["worker"])], self._followed, new=False)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from weft.cilk.opencilk.code import ProgramCode
+from weft.cilk.opencilk.layout import DETACHED, FRAME, MAGIC, OpenCilkMemory
 from weft.errors import DebuggerError
 from weft.tasks.gdb import Frame, Gdb, is_program_frame
-from weft.tasks.opencilk.code import ProgramCode
-from weft.tasks.opencilk.layout import DETACHED, FRAME, MAGIC, OpenCilkMemory
 
 ROOM = 4096
 """Bytes of a function's frame in which its descriptor is looked for; it has few variables beside it."""

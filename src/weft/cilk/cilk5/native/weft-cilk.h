@@ -14,7 +14,7 @@
 // `thread`: who ran it last. A stolen frame stays in its victim's chain, where another thread's number cuts it off.
 // `self`: its own address while it lives, 0 afterwards. `entry`: the number of the spawn or sync where its slow clone
 // took it up last, 0 while its fast clone runs. `pedigree`, `line`: as in tasks/native/table.h. This file comes before the program's own headers, so that it has no
-// include and no typedef. src/weft/tasks/cilk5/layout.py is the reader's side; a test holds the two together.
+// include and no typedef. src/weft/cilk/cilk5/layout.py is the reader's side; a test holds the two together.
 #ifndef WEFT_CILK_H
 #define WEFT_CILK_H
 

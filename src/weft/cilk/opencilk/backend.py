@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from weft.cilk.opencilk import code
+from weft.cilk.opencilk.cactus import Activation, CactusStack, Unwinder
+from weft.cilk.opencilk.course import TaskMovement
+from weft.cilk.opencilk.gdb import OpenCilkGdb
+from weft.cilk.opencilk.layout import OpenCilkMemory
+from weft.cilk.opencilk.table import ROOT, ChildNumbers, OpenCilkTable, OpenCilkTask, find_sync_line
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.tasks.backend import Movement, Spawn, Stop
 from weft.tasks.gdb import Frame, Terminal, frame_site, is_program_frame
 from weft.tasks.model import SourceLine, TaskRow, Wait
 from weft.tasks.mutexes import add_mutex_waits
-from weft.tasks.opencilk import code
-from weft.tasks.opencilk.cactus import Activation, CactusStack, Unwinder
-from weft.tasks.opencilk.course import TaskMovement
-from weft.tasks.opencilk.gdb import OpenCilkGdb
-from weft.tasks.opencilk.layout import OpenCilkMemory
-from weft.tasks.opencilk.table import ROOT, ChildNumbers, OpenCilkTable, OpenCilkTask, find_sync_line
 from weft.tasks.openmp import NO_LINES, NativeBackend, find_spawns
 
 REGION, WORKER = "__cilkrts_need_to_cilkify", "__cilkrts_tls_worker"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from weft.cilk.opencilk.cactus import Activation, CactusStack, Unwinder
+from weft.cilk.opencilk.code import ProgramCode
+from weft.cilk.opencilk.layout import MAGIC, MARK, Closure, OpenCilkMemory, OpenCilkWorker
 from weft.tasks.model import SourceLine, State
-from weft.tasks.opencilk.cactus import Activation, CactusStack, Unwinder
-from weft.tasks.opencilk.code import ProgramCode
-from weft.tasks.opencilk.layout import MAGIC, MARK, Closure, OpenCilkMemory, OpenCilkWorker
 
 ROOT = 1
 """The number of the task that the program itself is."""

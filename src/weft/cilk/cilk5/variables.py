@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from weft.cilk.cilk5.build import Procedures
 from weft.errors import DebuggerError
-from weft.tasks.cilk5.build import Procedures
 
 CLONE = re.compile(r"_cilk_(\w+)_slow$")
 INLET = re.compile(r"_inlet(_fast|_slow)?$")
