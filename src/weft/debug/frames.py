@@ -52,7 +52,7 @@ class Frames:
         frames = self._hand(rank).stack()
         wanted = (self.level.get(rank, 0) if level is None else level) + up
         if not frames:
-            raise DebuggerError(f"rank {rank} is in no function of the program now: `next event` runs it to its next call")
+            raise DebuggerError(f"rank {rank} is in no function of the program: `next event` runs to its next call")
         if not 0 <= wanted < len(frames):
             which = f"frames 0 to {len(frames) - 1}" if len(frames) > 1 else "one frame only"
             raise UsageError(f"rank {rank} has {which}")

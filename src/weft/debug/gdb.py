@@ -142,7 +142,7 @@ class NativeHand:
         """
         frames = self._frames()
         if not frames:
-            raise DebuggerError("the rank is in no function of the program now: `next event` runs it to its next call")
+            raise DebuggerError("the rank is in no function of the program: `next event` runs to its next call")
         return frames[min(level, len(frames) - 1)].level
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
@@ -318,7 +318,7 @@ class NativeHand:
         with self.halted():
             frames = self._frames()
             if not frames:
-                raise DebuggerError("the rank is in no function of the program now: `next event` runs it to its next call")
+                raise DebuggerError("the rank is in no function of the program: `next event` runs to its next call")
             if not frames[0].line:
                 raise NoLines(
                     f"the source lines of {frames[0].function} are unknown: compile with -g, or use `next event`"

@@ -237,8 +237,8 @@ static void report_divergence(void) {
     snprintf(text, sizeof text,
              turns.kind == BEGIN ? "the run differs from its record: step %" PRIu64
                                    " was the begin of task ~%016" PRIx64 ", which does not begin now"
-                                 : "the run differs from its record: step %" PRIu64 " was one of the thread of ~%016" PRIx64
-                                   ", which makes no step now",
+                                 : "the run differs from its record: step %" PRIu64
+                                   " was one of the thread of ~%016" PRIx64 ", which makes no step now",
              turns.at, turns.kind == BEGIN ? turns.pedigree : turns.actor);
     turns.mode = 0;
     pthread_cond_broadcast(&turns.changed);
