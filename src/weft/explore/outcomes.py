@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Final
 
 from weft.base.event_id import EventId, Forced
@@ -117,7 +116,8 @@ def count_undetermined_requests(outcome: Outcome) -> int:
 
 
 def describe_call_site(trace: Trace, event: EventId) -> str:
-    """Return a call's rank and place in the program, such as `rank 0 at pool.py:14`."""
-    site = describe.finding_site(trace.event(*event))
-    place = f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else site.call
-    return f"rank {event[0]} at {place}"
+    """Return a call's rank and place in the program: `rank 0 at pool.py:14`, or the function and library where no line
+    is known.
+    """
+    call = trace.event(*event)
+    return f"rank {event[0]}{describe.site_suffix(call) or ' at ' + call.function.name}"
