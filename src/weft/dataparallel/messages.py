@@ -142,7 +142,7 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     (
         "remote-access",
         "buffer-write",
-    ): "{iteration} writes {element} in the buffer of remote_access, which its owner never sees",
+    ): "{iteration} writes {element} in the buffer of remote_access: the owner of the element never sees the new value",
     (
         "remote-access",
         "not-filled",

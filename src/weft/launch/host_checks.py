@@ -213,7 +213,9 @@ def check_hosts(hosts: Sequence[str], launcher_words: Sequence[str]) -> list[Sys
 def choose_launcher(launcher_words: Sequence[str]) -> TrialLauncher | SystemCheck:
     """Choose the launcher and the MPI library for the trials; return a failed check if there is none."""
     if launcher_words and not (is_launcher(launcher_words[0]) and shutil.which(launcher_words[0])):
-        raise UsageError(f"after -- comes the launcher with its options, as in a run: {launcher_words[0]!r} is none")
+        raise UsageError(
+            f"{launcher_words[0]!r} is not a launcher on the PATH: name the launcher with its options after --"
+        )
     launcher = shutil.which(launcher_words[0] if launcher_words else "mpiexec") or next(find_launchers(None), None)
     if launcher is None:
         return SystemCheck("mpiexec", "failed", "none found", "pip install mpich, or put your MPI's bin on the PATH")

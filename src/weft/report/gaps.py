@@ -46,7 +46,10 @@ def _find_gaps(trace: Trace) -> Iterator[str]:
         yield f"the last calls of {rank_words(ranks)} were not recorded {because}, and are not checked"
     damaged = [rank.index for rank in trace.ranks if rank.state == "damaged"]
     if damaged:
-        yield f"the record of {rank_words(damaged)} is damaged; the calls that it lost are not checked"
+        yield (
+            f"the record of {rank_words(damaged)} is damaged, and the calls that it lost are not checked: copy the "
+            f"run again, or record it again"
+        )
     elif trace.is_incomplete and not stopped:
         yield "a part of the record is damaged: see the last lines"
 

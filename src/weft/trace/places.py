@@ -51,7 +51,7 @@ class RankPlaces:
         size = self._world_size(index, files, by_rank)
         first = len(self.ranks)
         if size > 16 * len(files) + 256:
-            self._say(f"{size - len(by_rank)} of {size} ranks left no record; they have no place among the ranks")
+            self._say(f"{size - len(by_rank)} of {size} ranks left no record, and are not shown")
             places = sorted(by_rank)
             indices = {rank: first + i for i, rank in enumerate(places)}
             members = tuple(indices.get(i, -1) for i in range(size))

@@ -168,7 +168,10 @@ def create_run(path: Path, sources: Sequence[Path]) -> None:
     tables = (one / FUNCTIONS for one in sources if (one / FUNCTIONS).exists())
     table = next((one for one in tables if pack.is_regular_file(one)), None)
     if table is None:
-        raise UsageError(f"{path} is not a run, and none of the folders has a {FUNCTIONS} to make one with")
+        raise UsageError(
+            f"{path} is not a run, and none of the folders has the {FUNCTIONS} of one: copy that file, too, and name "
+            "its folder"
+        )
     (path / "ranks").mkdir(parents=True)
     write_whole(path / FUNCTIONS, read_regular(table))
     RunDirectory(path, {**facts, "ended": "running"}).write()
