@@ -163,7 +163,7 @@ def find_kind(slug: str) -> Kind:
 
         near = difflib.get_close_matches(slug, KINDS, 1, 0.5)
         hint = f", did you mean {near[0]}?" if near else ";"
-        raise UsageError(f"no finding is called {slug!r}{hint} `weft explain` lists them all")
+        raise UsageError(f"there is no kind of finding {slug!r}{hint} `weft explain` lists all kinds")
     return KINDS[slug]
 
 
@@ -176,7 +176,7 @@ def _read_page(slug: str) -> str:
     try:
         return (files("weft") / "explanations" / f"{slug}.md").read_text(encoding="utf-8")
     except OSError as error:
-        raise WeftError(f"the page of {slug} is not there ({error.strerror}): reinstall weft") from None
+        raise WeftError(f"the page of {slug} is missing ({error.strerror}): install Weft again") from None
 
 
 def _paragraphs(text: str) -> list[str]:

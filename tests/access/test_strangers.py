@@ -54,7 +54,7 @@ def test_a_program_that_another_weft_built_is_named_with_the_remedy(
     told = said(mpich, tmp_path, [tmp_path / "prog"])
     assert f"prog was built with `weft cc` of {words}" in told
     assert "Build it again" in told
-    assert told.count("not seen:") == 1  # once for both ranks
+    assert told.count("not recorded:") == 1  # once for both ranks
     report = execute([*WEFT, "report", tmp_path / "run"]).stdout
     assert f"prog was built with `weft cc` of {words}" in report
 

@@ -137,7 +137,7 @@ def test_a_program_that_was_built_again_since_has_no_lines_and_that_is_said(mpic
         told = attached(job.pid)
         assert where(told) == {"MPI_Barrier": [0, 3], "MPI_Recv": [1], "": [2]}
         assert any(
-            text.startswith("ranks 0-3: the program's file was replaced since they began") for text in told["told"]
+            text.startswith("ranks 0-3: the file of the program was replaced while they ran") for text in told["told"]
         )
         assert not any("hang.c" in text for text in told["told"])
 
@@ -190,7 +190,7 @@ def test_ranks_that_are_stopped_or_not_named_are_told(mpich: Installed, tmp_path
             os.kill(int(pids[3]), signal.SIGCONT)
         assert "weft: stacks of 1 of 4 ranks; they show where ranks are, and prove nothing" in done.stdout
         assert "weft: ranks 0 and 2 of 4 were not found here" in done.stdout
-        assert "weft: rank 3 could not be looked into: it is stopped (kill -CONT lets it go on)" in done.stdout
+        assert "weft: rank 3 could not be inspected: it is stopped (kill -CONT lets it continue)" in done.stdout
         assert "  MPI_Recv(source=from: 2, tag=TAG: 7, comm=MPI_COMM_WORLD)" in done.stdout
 
 

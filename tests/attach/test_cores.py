@@ -78,7 +78,7 @@ def test_a_program_that_lies_elsewhere_now_is_named(job: tuple[Told, list[Path],
     try:
         told = seen(files)
         assert (
-            f"ranks 0-3 could not be looked into: its program {program} is not here: name it by --program"
+            f"ranks 0-3 could not be inspected: its program {program} is not on this host: name it with --program"
             in told["told"]
         )
         assert seen(files, "--program", str(moved))["tree"] == alive["tree"]
@@ -111,7 +111,7 @@ def test_a_name_that_gdb_would_take_for_a_command_is_refused(
 ) -> None:
     core = tmp_path / f"core\nshell touch {'harmed'}"
     shutil.copy(job[1][1], core)
-    (line,) = [line for line in seen([core])["told"] if "could not be looked into" in line]
+    (line,) = [line for line in seen([core])["told"] if "could not be inspected" in line]
     assert "not printable" in line
     spaced = tmp_path / 'a core\'s "own" \\ place'
     spaced.mkdir()
@@ -214,7 +214,7 @@ def test_python_s_lines_and_native_functions_are_one_stack(
     cut.write_bytes(whole[: len(whole) // 2])
     told = seen([cut])["told"]
     assert any(": the core file is cut short" in line for line in told)
-    assert "the numbers of these ranks are Weft's: not every file says its own" in told  # it stood in the other half
+    assert "Weft numbered these ranks itself, as not every file says its rank" in told  # it stood in the other half
 
 
 def frame(function: str | None, module: str) -> Frame:

@@ -254,8 +254,8 @@ def test_a_picture_of_many_ranks_stays_small() -> None:
 
 
 def test_a_picture_of_nothing_says_why() -> None:
-    nothing = Job(1, 0.0, [RankStacks(0, 7, "host", "prog", problem="it ended before it was looked at")])
-    assert "it ended before it was looked at" in picture.draw_tree(nothing)
+    nothing = Job(1, 0.0, [RankStacks(0, 7, "host", "prog", problem="it ended before its stack was read")])
+    assert "it ended before its stack was read" in picture.draw_tree(nothing)
 
 
 def test_a_rank_that_is_named_twice_is_told_once() -> None:

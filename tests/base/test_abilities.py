@@ -35,7 +35,7 @@ LACKS = {
         "ptrace": ("the system forbids it (ptrace: Operation not permitted)", "--cap-add=SYS_PTRACE"),
     },
     "small-shm": {"shared memory": ("/dev/shm has 64 KiB free", REMOUNT)},
-    "no-shm": {"shared memory": ("/dev/shm is not there", "mount -t tmpfs tmpfs /dev/shm")},
+    "no-shm": {"shared memory": ("/dev/shm does not exist", "mount -t tmpfs tmpfs /dev/shm")},
 }
 
 SLOW = {"user": pytest.mark.matrix}
@@ -89,7 +89,7 @@ def test_who_may_not_look_into_a_process_reads_why_and_the_remedy(tmp_path: Path
             told = on("no-ptrace", *WEFT, "tasks", "--pid", str(process.pid))
         finally:
             process.kill()
-    assert "cannot be looked into: the system forbids it (ptrace: Operation not permitted); in a container" in told
+    assert "cannot be inspected: the system forbids it (ptrace: Operation not permitted); in a container" in told
     assert "yama" not in told
 
 
@@ -98,7 +98,7 @@ def test_without_gdb_a_native_program_is_not_begun_and_what_is_missing_is_named(
     (tmp_path / "p.c").write_text("int main(void) {\n#pragma omp parallel\n#pragma omp task\n    ;\n}\n")
     assert execute(["gcc", "-g", "-fopenmp", tmp_path / "p.c", "-o", tmp_path / "p"]).returncode == 0
     told = on("no-gdb", *WEFT, "tasks", tmp_path / "p")
-    assert "there is no gdb here" in told and "apt install gdb" in told
+    assert "need gdb, which is not installed" in told and "apt install gdb" in told
     assert "pipe" not in told
 
 
@@ -107,7 +107,7 @@ def test_a_crash_for_want_of_shared_memory_is_told_with_the_remedy(mpich: Instal
     command = [*WEFT, "run", "--out", tmp_path / "run", "-n", "2", "--", str(mpich.python), "-c", program]
     told = on("small-shm", *command)
     assert "weft: the program crashed" in told
-    assert "weft: it may be for want of shared memory: /dev/shm has " in told
+    assert "weft: the cause may be too little shared memory: /dev/shm has " in told
     assert REMOUNT in told
     # and with room the same program is silent
     done = execute([*WEFT, "run", "--out", tmp_path / "other", *command[len(WEFT) + 3 :]])

@@ -32,7 +32,7 @@ def test_the_wheels_gdb_is_used_where_the_systems_cannot_call(
     monkeypatch.setattr(debuggers, "_has_amx", lambda: True)
     assert debuggers.find_gdb() == two[1]
     assert len(debuggers.describe_unused_gdbs()) == 1
-    assert f"not {two[0]}: gdb 13 calls no function" in debuggers.describe_unused_gdbs()[0]
+    assert f"not {two[0]}: gdb 13 cannot call functions" in debuggers.describe_unused_gdbs()[0]
     monkeypatch.setattr(debuggers, "_find_wheel_gdb", lambda: None)
     assert debuggers.find_gdb() == two[0]  # better than none: it can do all else
     assert debuggers.describe_unused_gdbs() == []

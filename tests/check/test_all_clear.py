@@ -107,9 +107,9 @@ def test_a_source_of_openacc_is_not_called_clear(tmp_path: Path) -> None:
     (tmp_path / "p.c").write_text(OPENACC)
     status, out, _ = weft("p.c", cwd=tmp_path)
     assert status == 2
-    assert out.splitlines()[0] == "Nothing was looked at in p.c (finished)"
-    assert "Not looked at: 1 directive of OpenACC (p.c:4)" in out
-    assert "nothing was looked at: name the sources that hold `#pragma dvm` directives (or `#pragma omp`)" in out
+    assert out.splitlines()[0] == "Nothing was checked in p.c (finished)"
+    assert "Not checked: 1 directive of OpenACC (p.c:4)" in out
+    assert "nothing was checked: name the sources that have `#pragma dvm` directives (or `#pragma omp`)" in out
 
 
 MACROS = """\
@@ -162,7 +162,11 @@ def test_a_compiler_that_is_not_there_is_an_error(variable: str, name: str, tmp_
     (tmp_path / name).write_text("int main(void) { return 0; }\n" if name == "p.cdv" else "      end\n")
     status, _, err = weft(name, cwd=tmp_path, environment={variable: "no-such-compiler"})
     assert status == 2
-    assert err == f"weft: {variable} names no-such-compiler, which is not a program here; name one, or unset it\n"
+    assert err == (
+        f"weft: {variable} names no-such-compiler, which is not a program on this machine: name another one, or unset "
+        "the "
+        "variable\n"
+    )
 
 
 def test_without_tree_sitter_one_line_says_how_to_get_it(tmp_path: Path) -> None:

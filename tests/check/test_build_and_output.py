@@ -234,7 +234,7 @@ def test_what_a_folder_holds_beside_the_program_is_told(folder: Path) -> None:
     done = execute([*WEFT, "check", "src", "-I", "headers", "-D", "FIRST=i"], timeout=200, cwd=folder)
     assert done.returncode == 1, done.stderr
     assert "1 error in src/main.c src/work/work.c" in done.stdout
-    assert "Not looked at: 1 folder of builds and tools, with sources (src/build)" in done.stdout
+    assert "Not checked: 1 folder of builds and tools, with sources (src/build)" in done.stdout
 
 
 def test_the_database_of_a_build_below_is_the_folders(folder: Path) -> None:
@@ -316,9 +316,9 @@ def test_sarif_has_the_place_the_column_and_the_loop(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("loop", "status", "successful", "said"),
     [
-        ("", 2, False, ["nothing was looked at: name the sources", "Looked at: 1 directive"]),
-        (f"{LOOP}abort();", 3, False, ["the program did not end well", "Looked at: 2 directives"]),
-        (LOOP, 0, True, ["Looked at: 2 directives"]),
+        ("", 2, False, ["nothing was checked: name the sources", "Checked: 1 directive"]),
+        (f"{LOOP}abort();", 3, False, ["the program failed", "Checked: 2 directives"]),
+        (LOOP, 0, True, ["Checked: 2 directives"]),
     ],
     ids=["nothing", "crash", "right"],
 )

@@ -97,15 +97,15 @@ def test_a_file_beside_the_database_chooses_the_program_that_holds_it(tree: Path
     library = (tree / "lib" / "libfar.so").resolve()
     assert chosen.link_options == (f"-Wl,-rpath,{tree}/bin/../lib", str(library), "-lm")  # Weft takes libgomp's place
     with pytest.raises(
-        UsageError, match=r"the build makes 2 programs \(other, prog\), and it is open which one is meant"
+        UsageError, match=r"the build makes 2 programs \(other, prog\), and Weft cannot tell which one is meant"
     ):
         find_sources([database])
-    with pytest.raises(UsageError, match="it is open which one has all files that you name"):
+    with pytest.raises(UsageError, match="Weft cannot tell which one has all files that you name"):
         find_sources([database, tree.parent / "main.c", tree.parent / "other.c"])
 
 
 def test_a_library_that_is_not_built_is_named(tree: Path) -> None:
-    with pytest.raises(UsageError, match=r"prog is linked with .*libfar\.so, which is not there: build it first"):
+    with pytest.raises(UsageError, match=r"prog is linked with .*libfar\.so, which does not exist: build it first"):
         find_sources([tree / "compile_commands.json", tree.parent / "main.c"])
 
 

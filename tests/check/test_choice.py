@@ -94,9 +94,9 @@ def test_a_word_means_a_kind_a_file_or_a_procedure(word: str) -> None:
 
 def test_a_word_that_means_nothing_is_an_error(folder: Path) -> None:
     verify_selection(SelectionOptions(only=("left", "p.cdv", "shared-write"), fail_on=("never",)), [folder / "p.cdv"])
-    with pytest.raises(UsageError, match="stale-halo-raed names no kind of finding, no file and no procedure"):
+    with pytest.raises(UsageError, match=r"stale-halo-raed is neither a kind of finding .* nor a file or procedure"):
         verify_selection(SelectionOptions(only=("stale-halo-raed",)), [folder / "p.cdv"])
-    with pytest.raises(UsageError, match="--fail-on bad: name error"):
+    with pytest.raises(UsageError, match="--fail-on bad: unknown value; use error"):
         verify_selection(SelectionOptions(fail_on=("bad",)), [])
     with pytest.raises(UsageError, match=r"none\.json is not a file; -o FILE.json writes one"):
         read_baseline(folder / "none.json")
@@ -116,7 +116,10 @@ def test_a_comment_with_a_reason_suppresses_its_line_and_one_without_does_not(tm
     told = select_findings(checked(one, other), SelectionOptions())
     assert told.findings == (other,)
     assert told.notes == ("suppressed: shared-write at p.c:1: one copy is enough",)
-    assert told.unread == (f"{path}:3: `weft: ignore shared-write` gives no reason, and suppresses nothing",)
+    assert told.unread == (
+        f"{path}:3: `weft: ignore shared-write` suppresses nothing, as it gives no reason: add "
+        "one after a second colon",
+    )
     assert select_findings(checked(finding("remote-access", str(path), 1)), SelectionOptions()).findings
 
 
@@ -137,7 +140,7 @@ def test_a_file_of_rules_suppresses_with_a_reason(tmp_path: Path) -> None:
     assert [one.sites[0].function for one in told.findings] == ["main"]
     assert told.unread == ()
     file.write_text("stale-halo-read p.cdv\n")
-    with pytest.raises(UsageError, match="rules:1: write KIND FILE"):
+    with pytest.raises(UsageError, match="rules:1: not a rule; write KIND FILE"):
         read_suppression_rules(file)
 
 
@@ -146,7 +149,9 @@ def test_a_rule_that_means_no_finding_is_told_and_one_that_does_is_not() -> None
     unused = SuppressionRule("stale-halo-read", "p.cdv", "8", "mended long ago", "rules:2")
     told = select_findings(checked(finding()), SelectionOptions(suppress=(used, unused)))
     assert told.findings == ()
-    assert told.unread == ("rules:2: this rule suppresses nothing: the run has no such finding",)
+    assert told.unread == (
+        "rules:2: this rule suppresses nothing, as no finding matches it: correct the rule, or delete it",
+    )
     left_out = select_findings(checked(finding()), SelectionOptions(skip=("stale-halo-read",), suppress=(used,)))
     assert left_out.unread == ()
 

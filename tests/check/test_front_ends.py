@@ -65,8 +65,8 @@ def test_an_option_that_means_nothing_to_a_python_program_is_refused(
     printed = capsys.readouterr()
     spelled = SPELLED[option]
     assert printed.err == (
-        f"weft: {spelled} means nothing for a Python (Numba) program: leave it out; an option of the program's own "
-        f"stands behind --: -- {spelled}\n"
+        f"weft: {spelled} has no effect on a Python (Numba) program: leave it out; an option of the program itself "
+        f"comes after --: -- {spelled}\n"
     )
     assert not printed.out
 
@@ -85,7 +85,7 @@ def test_an_option_is_taken_or_refused_as_declared(name: str, option: Option) ->
     if option in one.options:
         one.refuse_unsupported_options(request)
     else:
-        with pytest.raises(UsageError, match=f"{SPELLED[option]} means nothing for a"):
+        with pytest.raises(UsageError, match=f"{SPELLED[option]} has no effect on a"):
             one.refuse_unsupported_options(request)
 
 
@@ -132,10 +132,10 @@ def test_directives_beside_sources_of_another_language_are_not_passed_over(tmp_p
     (tmp_path / "p.f90").write_text(FORTRAN)
     (tmp_path / "q.c").write_text('#include <stdio.h>\nvoid told_(void) { puts("told"); }\n')
     done = execute([*WEFT, "check", "p.f90", "q.c"], timeout=60, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("weft: p.f90: it holds directives of Fortran-DVM"), done
+    assert done.returncode == 2 and done.stderr.startswith("weft: p.f90 has directives of Fortran-DVM"), done
     assert execute(["cc", "-c", "q.c"], timeout=60, cwd=tmp_path).returncode == 0
     done = execute([*WEFT, "check", "--link", "q.o", "p.f90"], timeout=60, cwd=tmp_path)
     assert (done.returncode, done.stdout.splitlines()[:2]) == (0, ["told", "Nothing found in p.f90 (finished)"])
     (tmp_path / "p.f90").write_text(FORTRAN.replace("!DVM$", "!"))
     done = execute([*WEFT, "check", "p.f90", "q.c"], timeout=60, cwd=tmp_path)
-    assert done.returncode == 2 and "Nothing was looked at in p.f90 q.c" in done.stdout
+    assert done.returncode == 2 and "Nothing was checked in p.f90 q.c" in done.stdout

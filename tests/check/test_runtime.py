@@ -132,7 +132,7 @@ def test_a_program_that_does_not_compile_is_one_line_with_its_place(tmp_path: Pa
 def test_a_missing_function_is_named(tmp_path: Path) -> None:
     source = tmp_path / "open.c"
     source.write_text("int other(void);\nint main(void)\n{\n    return other();\n}\n")
-    with pytest.raises(UsageError, match="other is defined nowhere"):
+    with pytest.raises(UsageError, match="other is not defined"):
         build_program([MarkedSource(source, source.read_text(), ".c")], tmp_path)
 
 

@@ -109,7 +109,7 @@ def test_a_memory_that_is_too_small_is_said_of_every_language(tmp_path: Path) ->
     for name, text in (("p.cdv", LARGE), ("p.c", OPENMP)):
         (tmp_path / name).write_text(text.replace("AT", ""))
         status, out = weft("ulimit -v 20000000", name, cwd=tmp_path)
-        assert status == 4 and "there is no room for the shadow of the program's memory" in out, out
+        assert status == 4 and "Weft found no room for its copy of the program's memory" in out, out
 
 
 @pytest.mark.matrix
@@ -117,6 +117,6 @@ def test_a_memory_that_is_too_small_is_said_of_every_language(tmp_path: Path) ->
 def test_a_suite_of_tests_is_told_that_its_stack_has_no_limit(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(NUMBA.replace("fill(np.zeros(9))", "def test_it():\n    fill(np.zeros(9))"))
     pytest_ = [sys.executable, "-m", "pytest", "--weft-check", "-q", "-p", "no:cacheprovider"]
-    for limit, status, said in (("unlimited", 4, "let the stack have one"), ("8192", 0, "0 findings in 1 function")):
+    for limit, status, said in (("unlimited", 4, "limit the stack"), ("8192", 0, "0 findings in 1 function")):
         done = execute(["bash", "-c", f'ulimit -Ss {limit} && exec "$@"', "bash", *pytest_], timeout=100, cwd=tmp_path)
         assert done.returncode == status and said in done.stdout + done.stderr, done.stdout + done.stderr

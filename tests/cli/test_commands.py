@@ -45,4 +45,4 @@ def test_weft_does_not_run_in_a_python_without_a_lock(
     assert main.main(["explain", "deadlock"]) == status
     said = capsys.readouterr().err
     refusal = "this interpreter is the free-threaded build of Python 3.14.2, in which Weft does not run"
-    assert said == ("" if status == 0 else f"weft: {refusal}: use the ordinary build, python3.14\n")
+    assert said == ("" if status == 0 else f"weft: {refusal}: use the standard build, python3.14\n")

@@ -23,7 +23,7 @@ SHOWS_COMMANDS = {"", "console", "sh"}
 COMMAND = re.compile(r"(?:^|(?<=[\s(=;`'\"]))weft (?=[a-z-])(?![a-z]+:)")
 ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "(", ")"}
 NOT_WHOLE = re.compile(r"[][…]|\.\.\.")
-INCOMPLETE = re.compile(r" (is|are) missing |a value is missing behind it|: .*'[A-Z:,]*[A-Z]{2}[A-Z:,]*'|'[A-Z]'")
+INCOMPLETE = re.compile(r" (is|are) missing |a value is missing after it|: .*'[A-Z:,]*[A-Z]{2}[A-Z:,]*'|'[A-Z]'")
 """What argparse says of a line that leaves something out, or has a word in capitals in place of a value."""
 
 
@@ -137,6 +137,6 @@ weft nonsense --is output
     found = [(at, complaint(words, whole=whole).partition(" (choose")[0]) for at, words, whole in command_lines(page)]
     assert [(at, why) for at, why in found if why] == [
         (1, "weft run has no option --kep"), (1, "there is no command weft runn"),
-        (3, "report: --format yaml: write text, json, sarif or html"),
+        (3, "report: --format yaml: unknown value; use text, json, sarif or html"),
         (4, "weft cc has no option --command"), (8, "weft dump has no option --fist"),
     ]  # fmt: skip

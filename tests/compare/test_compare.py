@@ -163,7 +163,7 @@ def test_runs_of_other_numbers_of_ranks_are_compared_as_far_as_both_go() -> None
 
 def test_runs_of_different_programs_are_called_so() -> None:
     found = compared(pool(1), ring)
-    assert "no call is alike: these are runs of different programs" in text(found)
+    assert "no call is the same in both: these are runs of different programs" in text(found)
 
 
 def test_where_the_run_took_longer_is_told_by_line() -> None:

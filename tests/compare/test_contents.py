@@ -85,8 +85,7 @@ def test_what_a_rank_sends_otherwise_is_first_and_what_follows_from_it_is_not() 
     assert (first.rank, first.sent, first.after, contents.differing) == (0, True, (0, 0), 4)
     assert "rank 0 sends 8 bytes that differ: event 0, send(dest=1, tag=1) at r.c:5" in lines[0]
     assert (
-        "the sender's end: it was computed there, and went to rank 1 (event 0, recv(source=0, tag=1) at r.c:7)"
-        in lines[1]
+        "on the sender: it was computed there, and sent to rank 1 (event 0, recv(source=0, tag=1) at r.c:7)" in lines[1]
     )
 
 
@@ -94,7 +93,9 @@ def test_a_message_that_was_sent_alike_and_received_otherwise_is_the_receivers()
     contents, lines = compared(relay(), relay(got=3, onward=2, at_last=2))
     [first] = contents.first
     assert (first.rank, first.sent, first.after) == (1, False, (1, 0))
-    assert "the receiver's end: it was sent as in the reference by rank 0" in lines[1]
+    assert (
+        "on the receiver: rank 0 (event 0, send(dest=1, tag=1) at r.c:5) sent the same as in the reference" in lines[1]
+    )
 
 
 def test_a_rank_that_computes_otherwise_has_the_last_content_that_was_alike_named() -> None:
@@ -130,7 +131,7 @@ def test_members_that_bring_the_same_and_get_another_result_differ_in_the_result
 
     contents, lines = compared(sums(1), sums(2))
     assert {one.rank for one in contents.first} <= {0, 1} and not any(one.sent for one in contents.first)
-    assert "every member brings what it did in the reference" in lines[1]
+    assert "every member contributes the same as in the reference" in lines[1]
 
 
 def test_a_run_without_hashes_is_told_as_such() -> None:
@@ -141,7 +142,7 @@ def test_a_run_without_hashes_is_told_as_such() -> None:
     comparison = compare(before, after, order_events(after.trace, after))
     assert compare_contents(comparison, order_events(after.trace, after)) is None
     [line] = content_report.render_contents(None, comparison)
-    assert line == "what messages hold was not compared: the run was recorded without --hash-messages"
+    assert line == "the contents of messages were not compared: the run was recorded without --hash-messages"
 
 
 def recorded(folder: Path, name: str, weft: tuple[str, ...], *words: str, env: Any = None) -> Path:

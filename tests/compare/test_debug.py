@@ -68,7 +68,7 @@ def test_runs_that_are_alike_open_nothing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run", "--debug", "--", "true"], "give --against REFERENCE, too"),
+        (["run", "--debug", "--", "true"], "add --against REFERENCE"),
         (["run", "--debug", "--against", "r", "--level", "outcomes", "--", "true"], "--debug needs --level trace"),
         (["compare", "a", "b", "--debug", "--format", "json"], "leave out --view and --format"),
     ],

@@ -117,7 +117,7 @@ def test_runs_without_such_results_are_not_called_alike() -> None:
     b.ranks[0].append_hashes(row)
     made, lines = results_of(shared(1, 1.5), b.open())
     assert (made.compared, made.alike) == (0, False)
-    assert "nothing was compared: the runs have no such result in common" in lines
+    assert "nothing was compared: the runs have no result of a reduction or broadcast in common" in lines
 
 
 @pytest.mark.matrix

@@ -81,6 +81,6 @@ def test_what_cannot_be_compared_is_said_with_the_remedy(mpich: Installed, tmp_p
     )  # fmt: skip
     done = compared(tmp_path, "right", "bare")
     assert done.returncode == 2
-    assert "level `outcomes`, which has no events to compare: `weft replay bare` records it" in done.stderr
+    assert "level `outcomes`, which has no events to compare: replay it (`weft replay bare`)" in done.stderr
     gone = compared(tmp_path, "right", "nosuch")
     assert (gone.returncode, "there is no such directory" in gone.stderr) == (4, True)

@@ -117,7 +117,7 @@ def compared(folder: Path, *words: str) -> str:
     ("run", "said"),
     [
         ("larger", "first difference: {A}, in iteration 0 of sweep\n"
-         "    rank 0: {over} of the run are on no rank of the reference: another input or cut"),
+         "    rank 0: {over} of the run are on no rank of the reference: another input or decomposition"),
         ("smaller", "first difference: {A}, in iteration 0 of sweep\n"
          "    rank 0: {under} of the reference are on no rank of the run"),
         ("longer", "the loop sweep ({loop}) ran 9 times, in the reference 6: "
@@ -153,7 +153,7 @@ def test_values_that_cannot_be_read_are_no_all_clear(kept: tuple[str, Path], tmp
         assert "that both have are alike" in said and "all " not in said
     shutil.rmtree(tmp_path / "cut" / "values")
     done = execute([*WEFT, "compare", "ref", str(tmp_path / "cut")], cwd=folder)
-    assert done.returncode == 4 and "holds no values: the program has no probes" in done.stderr
+    assert done.returncode == 4 and "has no values: the program has no probes" in done.stderr
     done = execute([*WEFT, "compare", "ref", "nowhere"], cwd=folder)
     assert done.returncode == 4 and "there is no such directory" in done.stderr
 

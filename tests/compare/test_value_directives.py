@@ -245,10 +245,10 @@ def test_a_run_is_stopped_at_the_first_difference(tmp_path: Path) -> None:
     ("words", "why"),
     [
         (["--trace", "c.toml", "--only", "halo-write", "stencil.cdv"], "--only chooses findings"),
-        (["--live", "stencil.cdv"], "--live is about values: give --trace CONFIG"),
-        (["--trace", "c.toml", "-p", "40x40", "stencil.cdv"], "at most 256 are run in turn"),
+        (["--live", "stencil.cdv"], "--live compares values: add --trace CONFIG"),
+        (["--trace", "c.toml", "-p", "40x40", "stencil.cdv"], "Weft simulates at most 256"),
         (["--trace", "c.toml", "missing.cdv"], "missing.cdv is not a file"),
-        (["--trace", "c.toml", "-D", "N=3", "prog.py"], "-D means nothing for a Python (Numba) program"),
+        (["--trace", "c.toml", "-D", "N=3", "prog.py"], "-D has no effect on a Python (Numba) program"),
         (["--trace", "no/where.toml", "stencil.cdv"], "there is no folder"),
     ],
 )

@@ -118,7 +118,7 @@ def test_conditions_counts_and_log_points(client: Start, recorded: Record) -> No
     editor.breakpoints(PARCELS, {"line": run.here, "logMessage": "number {parcel.label.number} got {got}"})
     editor.ask("restart")
     stop = editor.event("stopped")
-    assert stop["reason"] == "pause" and "come to its end" in stop["text"]
+    assert stop["reason"] == "pause" and "has ended" in stop["text"]
     logged = sorted(line for line in editor.output("console").splitlines() if " number " in line)
     assert logged == sorted(
         f"[rank {rank}] number {rank + 10 * turn} got {(rank - 1) % 4 + 10 * turn}"
@@ -183,7 +183,7 @@ def test_the_console_takes_commands_of_the_prompt_and_expressions(client: Start,
     assert typed("got * 10") == "20"
     assert "rank 3  2" in typed("print got @3")
     assert typed("ranks").startswith(f"  ranks 0-3  at parcels.py:{run.here} in pass_on")
-    assert "every message that was sent has been received" in typed("messages")
+    assert "all messages sent so far have been received" in typed("messages")
     assert typed("size") == "4"
     with pytest.raises(Refused, match="NameError"):
         typed("nothing_at_all + 1")
@@ -396,7 +396,7 @@ def test_log_points_stop_nobody_and_are_no_reason_of_a_stop(client: Start, recor
     )[1]["id"] == number  # fmt: skip
     stop = editor.go("reverseContinue", 3)
     assert "hitBreakpointIds" not in stop  # nothing lies behind but log points
-    assert "no breakpoint is met" in editor.output("important")
+    assert "no breakpoint was passed" in editor.output("important")
 
 
 def test_a_step_goes_over_log_points_and_other_ranks_breakpoints_do_not_end_it(client: Start, recorded: Record) -> None:

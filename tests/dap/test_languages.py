@@ -58,7 +58,7 @@ def test_log_points_of_native_ranks_stop_nobody(client: Start, recorded: Record)
     assert "[rank 2] k is 3, " in editor.output("console")
     assert 'No symbol "nothing" in current context' in editor.output("console")
     stop = editor.go("continue")
-    assert stop["reason"] == "pause" and "come to its end" in stop["text"]
+    assert stop["reason"] == "pause" and "has ended" in stop["text"]
 
 
 @pytest.mark.matrix

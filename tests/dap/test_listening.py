@@ -149,7 +149,7 @@ def test_a_signal_ends_the_server_also_while_an_editor_goes_away(unread: bytes) 
 @pytest.mark.parametrize("command", ["launch", "attach", "evaluate", "setBreakpoints", "weft/until"])
 def test_initialize_comes_first(editor: Editor, listening: tuple[Any, str], tmp_path: Path, command: str) -> None:
     answer = editor.ask(command, **program(tmp_path), secret=listening[1])
-    assert answer["message"] == "the first request, and only that, is `initialize`"
+    assert answer["message"] == "the first request must be `initialize`, and it may come only once"
     assert not (tmp_path / "executed").exists()
 
 

@@ -73,7 +73,7 @@ def test_a_value_of_a_task_is_opened_and_set_and_a_step_back_is_refused(client: 
     assert editor.ask("setExpression", expression="part", value="21", frameId=frame)["value"] == "21"
     editor.go("stepIn", server)
     assert editor.place(server)[0] == "doubled" and editor.variables(server)["value"]["value"] == "21"
-    with pytest.raises(Refused, match="a step back is one of a rank"):
+    with pytest.raises(Refused, match="a task cannot step back"):
         editor.ask("stepBack", threadId=server)
 
 

@@ -77,7 +77,7 @@ def test_lines_come_backwards_over_functions_and_into_them(language: str, sessio
 
 def test_where_nothing_lies_behind_the_rank_stays_where_it_stood(session: Callable[..., str]) -> None:
     said = session("Python", "break 0:{file}:{here}", "continue", "reverse-continue", "print k @0", "reverse-step @0-1")
-    assert "between rank 0's first call that communicates and here no breakpoint is met" in said
+    assert "no breakpoint was passed between the first communicating call of rank 0 and here" in said
     assert "  rank 0  1\n" in said
     assert "goes back by one line on one rank" in said
 
@@ -96,11 +96,11 @@ def test_an_inlined_function_is_gone_back_through_and_a_refusal_leaves_all_ranks
     said = execute([*WEFT, "debug", tmp_path / "run", "-x", script]).stdout
     parts = dict(zip(commands, said.split("(weft) ")[1:], strict=True))
     assert f"ranks 0 and 1  at inlined.c:{first} in fill" in parts["continue"], said
-    assert "no breakpoint is met" in parts["reverse-continue"], said
+    assert "no breakpoint was passed" in parts["reverse-continue"], said
     assert f"ranks 0 and 1  at inlined.c:{first} in fill" in parts["where @0-1"], said
     assert re.search(r"rank 0  at inlined\.c:\d+ in (fill|main)", parts["reverse-next"]), said
     assert "Error while executing" not in said
-    assert "not found at that line again" not in said
+    assert "did not come to that line again" not in said
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def third_visit(mpich: Installed, tmp_path: Path) -> Iterator[TaskPrompt]:
 def comes_to_the_visit_before(prompt: TaskPrompt, comes: bool) -> None:
     """A step back from the third visit; or else it is told that the rank did not come there again."""
     if not comes:
-        with pytest.raises(back.NotAgain, match="was not found at that line again"):
+        with pytest.raises(back.NotAgain, match="did not come to that line again"):
             prompt.answer("reverse-continue")
     else:
         prompt.answer("reverse-continue")

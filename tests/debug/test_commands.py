@@ -50,7 +50,7 @@ def test_a_condition_that_cannot_be_computed_stops_and_says_so(bench: Bench) -> 
 def test_wrong_use_of_conditions_and_filters_is_answered_with_what_is_right(bench: Bench) -> None:
     wrong = [
         ("break MPI_Allreduce if x > 1", "filter calls: break MPI_Send tag:5 peer:1"),
-        ("break MPI_Allreduce tag:99", "the record has 2 calls from this place, and none fits tag:99"),
+        ("break MPI_Allreduce tag:99", "the record has 2 calls at this place, and none of them matches tag:99"),
         ("break {file}:{here} tag:5", "give a condition, `{file}:{here} if ...`"),
         ("set total", "give NAME = EXPR"),
         ("p/q 1", "/q is not a format"),

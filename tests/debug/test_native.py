@@ -69,7 +69,7 @@ def test_a_message_is_decoded_by_its_datatype(cells: Recorded) -> None:
     assert "  holds     1.0 5.0 9.0\n" in out  # a column
     assert "  received  never, in this record\n" in out
     assert "  holds     11 1.5 2.0 12 3.0 4.0\n" in out
-    assert "sends and receives no message" in out
+    assert "neither sends nor receives a message" in out
 
 
 @pytest.mark.matrix
@@ -108,7 +108,7 @@ def test_until_stops_at_a_breakpoint_on_the_way(cells: Recorded) -> None:
     out = cells.debug(f"break 0:cells.c:{number}", "until 1:11", "next @1", "delete", "until 1:11")
     held, after, last = out.split("(weft) until 1:11\n")[1], *out.split("(weft) ")[3:6:2]
     assert f"rank 0  before event 9: send(dest=1, tag=6) at cells.c:{number}" in held
-    assert "rank 1 gets no further: it waits in recv(source=0, tag=6) at cells.c" in after
+    assert "rank 1 cannot continue: it waits in recv(source=0, tag=6) at cells.c" in after
     assert "while ranks 0 and 2 stand where the last command stopped" in after or "while rank 0 stands where" in after
     assert "rank 1  before event 11" in last
 
@@ -116,7 +116,7 @@ def test_until_stops_at_a_breakpoint_on_the_way(cells: Recorded) -> None:
 @pytest.mark.matrix
 def test_a_deadlocked_rank_goes_no_further_and_that_is_said(cells: Recorded) -> None:
     out = cells.debug("continue", "next", "print tag")
-    assert "rank 0 gets no further: as in the record, recv(source=1, tag=7)" in out
+    assert "rank 0 cannot continue: as in the record, recv(source=1, tag=7)" in out
     assert "  rank 0  7\n  rank 1  8\n" in out
 
 
@@ -127,7 +127,7 @@ def test_a_crash_is_met_at_its_line(crash: Recorded) -> None:
     assert "  rank 0  0\n  rank 1  1\n" in out
     assert f"rank 1  SIGSEGV at crash.c:{number} in main" in out
     # The launcher ends rank 0 too, and is waited for.
-    assert "the program has come to its end, with status" in out
+    assert "the program has ended, with status" in out
     assert re.search("(rank|ranks 0 and) 1  process ended after event 2: allreduce", out)
 
 
@@ -169,7 +169,7 @@ def test_wrong_use_is_answered_with_what_is_right(cells: Recorded) -> None:
     assert 'ranks 0-2  (No symbol "nothing" in current context.)' in out
     assert "break nowhere.c:3\nweft: nowhere.c:3: No source file named nowhere.c." in out
     assert "'x' is not a number of events" in out
-    assert "rank 0 stands at its start" in out
+    assert "rank 0 is at its start" in out
 
 
 @pytest.mark.matrix
@@ -192,7 +192,10 @@ def test_without_gdb_events_can_be_followed_and_values_not(cells: Recorded, tmp_
                 (tmp_path / tool.name).symlink_to(tool)
     out = cells.debug("next event", "print rank @0", env={"PATH": str(tmp_path)})
     assert "rank 0  before event 8" in out
-    assert "there is no gdb here, which looks into native ranks: apt install gdb, or pip install gdb-for-pwndbg" in out
+    assert (
+        "C, C++ and Fortran ranks need gdb, which is not installed: apt install gdb, or pip install gdb-for-pwndbg"
+        in out
+    )
 
 
 @pytest.mark.matrix
@@ -211,7 +214,7 @@ def test_fortran_is_stepped_like_c(record: Callable[..., Recorded], tmp_path_fac
 
 def test_the_messages_at_a_stop_are_those_on_their_way_and_those_awaited(cells: Recorded) -> None:
     out = cells.debug("messages", "until 1:8", "messages", "continue", "messages", "messages 2")
-    quiet = "every message that was sent has been received, and no receive waits\n"
+    quiet = "all messages sent so far have been received, and no receive is waiting\n"
     assert f"(weft) messages\n{quiet}(weft) until 1:8" in out
     send, receive = line("MPI_Send(mine"), line("MPI_Recv(other")
     assert (
@@ -223,7 +226,7 @@ def test_the_messages_at_a_stop_are_those_on_their_way_and_those_awaited(cells: 
     assert at_end.count("received never, in this record") == 2
     assert (
         f"  rank 1 <- rank 0, tag 8, world; event 11: recv(source=0, tag=8) at cells.c:{receive}; "
-        "no message of the record comes\n"
+        "no recorded message comes to it\n"
     ) in at_end
     assert at_end.endswith(f"(weft) messages 2\n{quiet}")
 
@@ -240,7 +243,7 @@ def test_what_was_passed_is_met_again_backwards(cells: Recorded) -> None:
     assert stops[:3] == [("9", "waiting", "9"), ("10", "before", "10"), ("11", "waiting", "11")]
     assert stops[4:6] == [("10", "before", "10"), ("9", "waiting", "9")]
     # The function was entered before the first call that communicates.
-    assert "weft: between rank 0's first call that communicates and here no breakpoint is met" in out
+    assert "weft: no breakpoint was passed between the first communicating call of rank 0 and here" in out
 
 
 @pytest.mark.matrix
@@ -295,6 +298,6 @@ def test_a_rank_that_has_ended_goes_back_to_a_line_or_stays_at_its_end(
     after, before = line("if (me == 0) printf", "rounds.c"), line("int mine = 0", "rounds.c")
     out = rounds.debug("continue", f"break rounds.c:{before}", "rc", "ranks", "delete", f"break rounds.c:{after}", "rc")
     refused, stays, found = (out.split("(weft) ")[n] for n in (3, 4, 7))
-    assert "first call that communicates and here no breakpoint is met" in refused  # it is before MPI_Init
+    assert "no breakpoint was passed between the first communicating call" in refused  # it is before MPI_Init
     assert "at the end, in MPI_Finalize or past it" in stays
     assert f"rank 0  at rounds.c:{after} in main" in found

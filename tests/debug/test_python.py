@@ -53,7 +53,7 @@ def test_a_line_stops_its_rank_and_the_others_where_they_get_without_it(collect:
     assert f"from rank {second} to rank 0, tag 7, world: " in out  # the message that it just took
     assert f"holds     {{'value': {second * 10.0}, 'from': {second}}}" in out
     assert f"-> {weight:4}  {SOURCE[weight - 1]}\n" in out
-    assert out.endswith(f"(weft) continue\n{collect.out}the program has come to its end\n")  # as it was recorded
+    assert out.endswith(f"(weft) continue\n{collect.out}the program has ended\n")  # as it was recorded
 
 
 def test_values_of_all_ranks_stand_side_by_side_and_equal_ones_share_a_line(collect: Recorded) -> None:
@@ -89,7 +89,7 @@ def test_an_event_back_and_forth_is_the_same_place(collect: Recorded) -> None:
     assert places[0] == places[2] != places[1]
     assert places[3] == "before event 8"
     assert out.count(f"  rank 0  [{first_and_second(collect)[0] * 10.0}]\n") == 2
-    assert "rank 0 stands at its start" in out
+    assert "rank 0 is at its start" in out
 
 
 @pytest.mark.matrix

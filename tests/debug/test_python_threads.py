@@ -36,7 +36,7 @@ def test_a_thread_that_is_started_later_stops_and_is_named(threaded: Recorded) -
     assert f"#0 threaded.py:{at} in square  squares[number] = value * value\n" in out
     assert "threading.py" not in out  # what starts a thread is not the program's own
     assert f"worker at threaded.py:{at + 1} in square  return value\n" in out
-    assert out.endswith(f"(weft) continue\n{threaded.out}the program has come to its end\n")
+    assert out.endswith(f"(weft) continue\n{threaded.out}the program has ended\n")
 
 
 @pytest.mark.matrix
@@ -46,7 +46,7 @@ def test_a_thread_that_waits_already_stops_too(threaded: Recorded) -> None:
     assert f"rank 1  early bird at threaded.py:{at} in wait_and_square" in out
     assert "rank 0  early bird" not in out  # its condition is false there
     assert "  rank 1  11\n" in out
-    assert out.endswith(f"{threaded.out}the program has come to its end\n")
+    assert out.endswith(f"{threaded.out}the program has ended\n")
 
 
 @pytest.mark.matrix
@@ -67,13 +67,13 @@ def test_a_change_is_met_in_whichever_thread_it_is_made(threaded: Recorded) -> N
 @pytest.mark.matrix
 def test_the_way_back_from_another_thread_is_refused_with_the_reason(threaded: Recorded) -> None:
     out = threaded.debug("break square", "continue", "reverse-next", "continue")
-    assert "the rank stands in another thread than the one that makes its calls, by which ways back go\n" in out
-    assert out.endswith(f"{threaded.out}the program has come to its end\n")
+    assert "a step back needs the thread that makes the MPI calls, and the rank is in another one\n" in out
+    assert out.endswith(f"{threaded.out}the program has ended\n")
 
 
 @pytest.mark.matrix
 def test_a_program_that_traces_its_threads_itself_is_told_so(record: Callable[..., Recorded], mpich: Installed) -> None:
     hooked = record("hooked", "-n", "1", "--", sys.executable, PROGRAMS / "threaded.py", "hooked")
     out = hooked.debug("until 0:3", "break square", "continue")
-    assert "the program traces its threads itself (threading.settrace): they stop at no line\n" in out
-    assert out.endswith(f"{hooked.out}the program has come to its end\n")
+    assert "the program uses threading.settrace itself, so breakpoints on lines do not stop its threads\n" in out
+    assert out.endswith(f"{hooked.out}the program has ended\n")

@@ -94,7 +94,7 @@ def test_ctrl_c_ends_the_recording_and_the_prompt_opens(tmp_path: Path, mpich: I
 
 def test_a_program_without_a_record_is_no_older_run(tmp_path: Path, mpich: Installed) -> None:
     done = execute([*WEFT, "debug", "-n", "1", "-c", "ranks", "--", "true"], cwd=tmp_path)
-    assert done.returncode == 4 and "there is no record of `true`" in done.stderr and "(weft)" not in done.stdout
+    assert done.returncode == 4 and "`true` left no record" in done.stderr and "(weft)" not in done.stdout
 
 
 def test_the_prompt_on_a_hung_run_begins_with_the_way_to_the_hang(cells: Recorded, rounds: Recorded) -> None:

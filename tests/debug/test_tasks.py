@@ -103,7 +103,7 @@ def test_a_breakpoint_stops_one_openmp_task_of_one_rank(hybrid: Recorded) -> Non
     assert f"rank 1  task {new['id']} at hybrid.c:{body}" in out
     assert "(weft) print i\nrank 1: 1\n" in out
     assert f"1: hybrid.c:{body}, in the source on rank 1, task {new['id']}" in out
-    assert out.endswith("the program has come to its end\n")
+    assert out.endswith("the program has ended\n")
     assert out.count(f" at hybrid.c:{body} ") == 1  # the other task passes there too, and on rank 0 both
 
 
@@ -155,7 +155,7 @@ def test_a_breakpoint_stops_one_asyncio_task_of_one_rank(served: Recorded) -> No
     )
     assert re.search(rf"rank 1  task \d+ at served.py:{number} in count  n \+= 1", out)
     assert "(weft) print n\nrank 1: 0\n" in out
-    assert out.endswith("the program has come to its end\n")
+    assert out.endswith("the program has ended\n")
     assert "rank 0: 5 3" in out and "rank 1: 3 3" in out
 
 

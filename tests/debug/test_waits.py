@@ -31,7 +31,7 @@ def test_a_rank_in_a_poll_that_is_to_succeed_stands_while_the_sender_stops_at_a_
     out = answered.debug(f"break 0:answered.c:{at}", "continue", "delete", "continue", options=["--timeout", "60"])
     assert f"rank 0  at answered.c:{at} in main  value = 7;\n" in out
     assert "not done after" not in out
-    assert out.endswith("the program has come to its end\n"), out
+    assert out.endswith("the program has ended\n"), out
 
 
 def test_a_command_of_a_script_has_a_limit_and_says_where_the_ranks_are(answered: Recorded, program: Path) -> None:
@@ -42,6 +42,6 @@ def test_a_command_of_a_script_has_a_limit_and_says_where_the_ranks_are(answered
 
 def test_a_call_at_which_ranks_do_not_stop_is_told(answered: Recorded) -> None:
     out = answered.debug("until 0:0", "until 0:3")
-    told = "is not one that ranks stop at: the stop is at the next one that is\n"
+    told = "is not a call that ranks can stop before: they stopped before the next one that is\n"
     assert f"event 0 of rank 0, init at answered.c:9, {told}" in out
     assert out.count(told) == 1  # the barrier is one

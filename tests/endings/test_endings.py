@@ -259,7 +259,7 @@ def test_a_collective_that_all_members_are_in_for_long_is_the_library_s(call: st
     for rank in b.ranks:
         rank.add_ending(EndingKind.WARNED, code=2, name="SIGINT", at=5_000_000_000)
         rank.state = State.RUNNING
-    said = [one for one in describe_ends(b.open()) if "the MPI library itself does not complete it" in one]
+    said = [one for one in describe_ends(b.open()) if "the MPI library itself does not complete the call" in one]
     assert len(said) == (not missing and call != "allreduce")
     assert all(one.startswith("all members of world are in ") for one in said)
 
@@ -295,7 +295,7 @@ def test_a_finalize_that_failed_is_no_finished() -> None:
     assert [end.how for end in find_ends(trace)] == [How.FINISHED, How.ERROR]
     [one] = found(trace)
     assert one.kind == "abort"
-    assert one.message == "rank 1 came to an error in finalize at a.c:9 (class 15)"
+    assert one.message == "rank 1 got an error in finalize at a.c:9 (class 15)"
 
 
 def fallen(*, signalled: bool) -> Builder:
@@ -330,7 +330,9 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
     said = describe_ends(trace)
     assert said[0] == "rank 1 ended outside MPI, after barrier(comm=self[1]) at a.c:5"
     assert said[1] == f"rank 0 {'got SIGTERM' if signalled else 'ended'} in barrier at exc.py:7"
-    why = "rank 1 recorded nothing of its end: " if signalled else "no rank recorded why: one of them"
+    why = (
+        "rank 1 left no record of its end: " if signalled else "no rank left a record of why the run ended: one of them"
+    )
     assert said[2].startswith(why)
 
 

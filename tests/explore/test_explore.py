@@ -71,7 +71,7 @@ def test_a_race_that_changes_nothing_is_benign_and_what_was_tried_is_not_tried_a
     done, told = explored(tmp_path, "sum")
     assert (done.returncode, len(told["outcomes"])) == (0, 6), done.stdout + done.stderr
     assert "rank 0 at orders.py:9: benign as far as tried" in done.stdout
-    assert "Explored: the same result" in execute([*WEFT, "report", "run"], cwd=tmp_path).stdout
+    assert "`weft explore` ran this: the result is the same" in execute([*WEFT, "report", "run"], cwd=tmp_path).stdout
     before = sorted(path.name for path in tmp_path.iterdir())
     (again, _) = explored(tmp_path, "sum")
     assert again.stdout == done.stdout
@@ -119,7 +119,7 @@ def test_each_order_in_which_requests_are_completed_is_run(
     line = next(i for i, text in enumerate(source.read_text().splitlines(), 1) if f"/* {how} */" in text)
     sets = [f"rank 0 at completions.c:{line}"] if how == "some" else []
     assert told["unvaried"] == {"polls": [], "sets": sets}
-    assert ("not varied: which requests are completed together" in done.stdout) == bool(sets)
+    assert ("not varied: which requests complete together" in done.stdout) == bool(sets)
     assert {race["line"] for race in told["races"]} == {f"rank 0 at completions.c:{line}"}
 
 
@@ -136,7 +136,7 @@ def test_a_request_that_cannot_be_complete_is_refused(mpich: Installed, tmp_path
         assert done.returncode == 2, done.stderr
         return done.stderr
 
-    assert "this is the outcome of the record" in said(f"0:{first}=#{taken}")
+    assert "this is what the record has already" in said(f"0:{first}=#{taken}")
     assert "has requests #0 to #2 only" in said(f"0:{first}=#7")
     assert f"request #{taken} is not active" in said(f"0:{first + 1}=#{taken}")
     assert "does not choose among requests" in said("0:0=#0")
@@ -178,7 +178,7 @@ def test_a_program_that_ends_with_a_status_of_ours_has_ended(mpich: Installed, t
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("mode", "why"),
-    [("compute", "was ended after 4 seconds"), ("poll", "was to take a message of rank 2: no rank goes on")],
+    [("compute", "was ended after 4 seconds"), ("poll", "was to take a message of rank 2, but no rank makes progress")],
 )
 def test_an_order_that_was_not_run_to_its_end_is_not_called_unreached(
     mpich: Installed, tmp_path: Path, mode: str, why: str
@@ -188,7 +188,7 @@ def test_an_order_that_was_not_run_to_its_end_is_not_called_unreached(
     assert [race["label"] for race in told["races"]] == ["cut off"], done.stdout + done.stderr
     assert why in told["cut_off"][0]["why"]
     assert "1 more could not be run to the end" in done.stdout
-    assert f"not known: weft replay run --force {told['cut_off'][0]['forced']}: " in done.stdout
+    assert f"unknown result: weft replay run --force {told['cut_off'][0]['forced']}: " in done.stdout
     assert not list(tmp_path.glob("run-other-*"))
 
 

@@ -27,7 +27,7 @@ Weft = Callable[..., subprocess.CompletedProcess[str]]
 def test_what_exists_is_never_overwritten(to: str, hung: Trace, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     out.write_text("precious")
-    with pytest.raises(UsageError, match=r"mine exists: remove it, or name another place with -o"):
+    with pytest.raises(UsageError, match=r"mine exists: delete it, or name another place with -o"):
         write(hung, to, out)
     assert out.read_text() == "precious" and list(tmp_path.iterdir()) == [out]
 

@@ -33,7 +33,7 @@ def found(mpi: Installed, folder: Path, ranks: int, program: list[Any]) -> list[
     command = [*WEFT, "run", "--out", folder / "run", "--report", folder / "report.json", "--", *mpi.mpiexec]
     done = execute([*command, "-n", str(ranks), *program], cwd=folder, env=mpi.environment, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "failed" not in done.stderr and "not seen" not in done.stderr, done.stderr
+    assert "failed" not in done.stderr and "not recorded" not in done.stderr, done.stderr
     assert len(list((folder / "run" / "halo").glob("*.halo"))) == ranks, "not all was written down"
     report = json.loads((folder / "report.json").read_text())
     return [finding for finding in report["findings"] if finding["kind"] not in NOTES]

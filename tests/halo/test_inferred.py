@@ -103,14 +103,16 @@ def test_the_first_values_of_a_block_are_no_ghosts() -> None:
         ([LOW], "rank 1 receives nothing at the high end of dimension 1 of u"),
         ([LOW, rows(ROWS - 2, ROWS - 1)], "rank 0 receives 1 layer at the high end of dimension 1 of u, rank 1 2"),
         ([LOW, HIGH, rows(4, 5)], "call 2 of rank 1 receives into u from [4, 0] to [5, 11], which is not a layer"),
-        ([LOW, HIGH, None], "what call 2 of rank 1 receives into u is not followed"),
+        ([LOW, HIGH, None], "what call 2 of rank 1 receives into u is not known to Weft"),
         ([LOW, HIGH, rows(0, 6)], "call 2 of rank 1 receives into u from [0, 0] to [6, 11], which is not a layer"),
     ],
 )
 def test_what_is_ambiguous_is_told_and_not_judged(of_one: list[Box | None], words: str) -> None:
     parts, unclear = told({**RIGHT, (1, "u"): of_one})
     assert not parts
-    assert len(unclear) == 1 and unclear[0].startswith(words) and unclear[0].endswith("(halo)")
+    assert (
+        len(unclear) == 1 and unclear[0].startswith(words) and unclear[0].endswith("(the argument halo of weft.part)")
+    )
 
 
 def test_an_outermost_layer_that_nothing_fills_is_told() -> None:
@@ -145,7 +147,7 @@ def test_ghosts_that_are_copied_out_of_a_buffer_are_told_as_not_seen(mpich: Inst
     done = execute([*command, PROGRAMS / "faces.py", "1", "late", "inferred", "packed"], cwd=tmp_path,
                    env=mpich.environment)  # fmt: skip
     assert done.returncode == 0
-    assert "not seen: uses of ghost cells: no receive puts data into u" in done.stderr
+    assert "not recorded: uses of ghost cells: no receive puts data into u" in done.stderr
     assert "halo-read" not in done.stderr and "remote-access" not in done.stderr
 
 
@@ -231,7 +233,7 @@ def test_a_compiled_program_that_copies_ghosts_out_of_a_buffer_is_told(
     command = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpi.mpiexec, "-n", "3", programs / "ways"]
     done = execute([*command, "neighbours", "wrong", "inferred"], cwd=tmp_path, env=mpi.environment)
     assert done.returncode == 0
-    assert "not seen: uses of ghost cells: no receive puts data into neighbours u" in done.stderr
+    assert "not recorded: uses of ghost cells: no receive puts data into neighbours u" in done.stderr
     assert "halo-read" not in done.stderr and "remote-access" not in done.stderr
 
 

@@ -78,7 +78,7 @@ def test_what_to_set_is_tried_and_said(hosts: Hosts, mpich: Installed) -> None:
     assert (status, check["status"]) == (1, "failed")
     assert "passes none between a and b, status" in check["detail"]
     assert "unreachable" in check["detail"]
-    assert check["remedy"] == "export MPICH_CH4_NETMOD=ofi: with it all messages came"
+    assert check["remedy"] == "export MPICH_CH4_NETMOD=ofi: with this setting all messages arrived"
     said = {"UCX_NET_DEVICES": "lo", "MPICH_CH4_NETMOD": "ofi"}
     assert doctor(hosts, "a,b", *hydra(mpich, hosts), env=said)[1] == 0
 
@@ -147,7 +147,7 @@ def test_an_agent_that_hangs_ends_within_the_limit(hosts: Hosts, mpich: Installe
     checks, status = doctor(hosts, "a,b", *mpich.mpiexec, "-launcher-exec", agent)
     assert status == 1
     assert f"starts nothing there, no end within {host_checks.START:.0f} s" in checks["host b"]["detail"]
-    assert "`ssh b true` has to come back at once" in checks["host b"]["remedy"]
+    assert "`ssh b true` must return at once" in checks["host b"]["remedy"]
     nothing_runs(hosts)
 
 

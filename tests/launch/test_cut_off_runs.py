@@ -47,7 +47,7 @@ def test_a_program_that_was_built_anew_is_named_each_time(cut_off: Path) -> None
     for _ in range(2):
         trace = weft.open(cut_off)
         assert not any(known_lines(trace))
-        assert any(str(program) in text and "stay without lines" in text for text in trace.problems)
+        assert any(str(program) in text and "have no source lines" in text for text in trace.problems)
 
 
 def test_a_program_that_is_gone_is_named(cut_off: Path) -> None:

@@ -49,8 +49,10 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     done = kept(weft_command, program, "")
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
-    assert any("only the end of the run was kept (--keep last:0.4s)" in line for line in lines[:3]), done.stderr
-    assert any("checked in the kept calls: collectives, deadlock" in line for line in lines[:4]), done.stderr
+    assert any(
+        "only the end of the run is recorded (--keep last:0.4s keeps at least that long)" in line for line in lines[:3]
+    ), done.stderr
+    assert any("checked in the recorded calls: collectives, deadlock" in line for line in lines[:4]), done.stderr
     assert "nothing found" in done.stderr, done.stderr
     dropped = DROPPED.search(done.stderr)
     assert dropped is not None, done.stderr
@@ -80,7 +82,9 @@ def test_a_run_whose_ring_turned_is_small_silent_and_says_what_is_there(
     for words in (("dump", "run", "--count"), ("export", "run", "--format", "perfetto", "--output", "run.pftrace")):
         told = weft_command(*words)
         assert told.returncode == 0, told.stderr
-        assert "weft: only the end of the run was kept (--keep last:0.4s)" in told.stderr, told.stderr
+        assert "weft: only the end of the run is recorded (--keep last:0.4s keeps at least that long)" in told.stderr, (
+            told.stderr
+        )
 
 
 @pytest.mark.matrix
@@ -95,7 +99,7 @@ def test_a_deadlock_behind_dropped_calls_is_proven(weft_command: Weft, program: 
     assert replayed.returncode != 0
     assert "recorded with --keep, which drops the beginning of a run: a replay needs all of it" in replayed.stderr
     told = json.loads(weft_command("report", "run", "--format", "json").stdout)
-    assert told["notes"][0].startswith("only the end of the run was kept")
+    assert told["notes"][0].startswith("only the end of the run is recorded")
 
 
 def test_a_kill_leaves_a_run_that_is_read(weft_command: Weft, program: Program, tmp_path: Path) -> None:
@@ -119,7 +123,7 @@ def test_a_wish_that_is_none_is_refused(weft_command: Weft, wish: str) -> None:
 def test_what_needs_all_of_a_run_is_refused_beside_it(weft_command: Weft, option: str) -> None:
     done = weft_command("run", "--keep", "last:10s", option, "-n", "1", "--", "true")
     assert done.returncode == 2
-    assert f"{option} looks at all of a run, and --keep drops its beginning" in done.stderr
+    assert f"{option} needs the whole run, and --keep drops its beginning" in done.stderr
 
 
 def test_level_outcomes_stays_whole(weft_command: Weft) -> None:
@@ -172,7 +176,7 @@ TAKING = [
 def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, way: str, end: str) -> None:
     done, dropped = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
-    assert "not checked, as the dropped calls left open" not in done.stderr, done.stderr
+    assert "not checked, as the dropped calls decide" not in done.stderr, done.stderr
     assert dropped.unsettled == set()
     rows = np.concatenate([rows for rows, _ in dropped._sorts.values()])
     assert int(rows["count"][rows["function"] == DROPPED_RECEIVED].sum()) > 100
@@ -192,7 +196,7 @@ def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, w
 def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: str, way: str, end: str) -> None:
     done, dropped = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
-    assert "not checked, as the dropped calls left open which messages were under way" in done.stderr, done.stderr
+    assert "not checked, as the dropped calls decide which messages were pending" in done.stderr, done.stderr
     assert len(dropped.unsettled) == 1
 
 

@@ -53,7 +53,7 @@ def test_a_race_that_the_ring_has_dropped_is_told_from_what_was_set_aside(
         pytest.skip(f"the machine is too busy: {rounds} rounds of messages in 9 s, of some 400")
     so_far = [line for line in done.stderr.splitlines() if "so far: warning: rank 0 receives from any source" in line]
     assert len(so_far) == 1, done.stderr
-    assert "(set aside in around/1)" in so_far[0]
+    assert "(its calls are copied to around/1)" in so_far[0]
     run = tmp_path / "run"
     assert snapshots.list_snapshots(run) == [run / "around" / "1"]
     whole, part = weft.open(run), weft.open(run / "around" / "1")
@@ -70,7 +70,7 @@ def test_a_race_that_the_ring_has_dropped_is_told_from_what_was_set_aside(
     [race] = [one for one in told["findings"] if one["kind"] == "message-race"]
     assert race["evidence"] == {"around": "around/1"}
     assert {(Path(site["file"]).name, site["line"] > 0) for site in race["sites"]} == {("early.c", True)}
-    assert "1 part of the run set aside around findings before it was dropped: around/1" in told["notes"]
+    assert "1 part of the run, copied around findings before the calls were dropped: around/1" in told["notes"]
     text = weft_command("report", "run").stdout
     assert "weft report run/around/1" in text
     own = weft_command("report", "run/around/1").stdout
@@ -83,7 +83,7 @@ def test_a_race_that_the_ring_has_dropped_is_told_from_what_was_set_aside(
 def test_without_a_race_nothing_is_set_aside(early: Early, tmp_path: Path) -> None:
     done = early("named", "--keep-around-findings")
     assert done.returncode == 0, done.stderr
-    assert "so far" not in done.stderr and "set aside" not in done.stderr, done.stderr
+    assert "so far" not in done.stderr and "are copied" not in done.stderr, done.stderr
     assert "nothing found" in done.stderr, done.stderr
     assert not (tmp_path / "run" / "around").exists()
 

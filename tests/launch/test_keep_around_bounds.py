@@ -65,8 +65,8 @@ def test_the_ninth_finding_is_not_set_aside_and_that_was_said_before(run: Path, 
         show(k)
         first, *more = told(around)
         assert "[message-race]" in first and f"early.py:{k} " in first, first
-        assert first.endswith(f"(set aside in around/{k})")
-        assert more == (["note: 8 parts are set aside around findings, and no more will be"] if k == 8 else [])
+        assert first.endswith(f"(its calls are copied to around/{k})")
+        assert more == (["note: the calls around 8 findings are copied; no more will be"] if k == 8 else [])
         assert around.over is (k == 8)
     lines = [live.select_proven(live.run_analyses(Trace.open(part), live.SNAPSHOT_ANALYSES).findings)[0].sites[0].line
              for part in snapshots.list_snapshots(run)]  # fmt: skip
@@ -98,7 +98,7 @@ def test_all_parts_together_stay_below_their_bound(
         said.append(told(around))
     assert [len(lines) for lines in said] == [1, 1, 1]
     [last] = said[2]
-    assert last.startswith("note: nothing more is set aside around findings: all parts together would take ")
+    assert last.startswith("note: no more calls around findings are copied: all parts together would take ")
     assert around.over and len(snapshots.list_snapshots(run)) == 2
     assert nothing_half_there(run)
 
@@ -122,12 +122,12 @@ def test_what_is_left_of_the_disk_is_the_runs_own(small_disk: Path, tmp_path: Pa
         other.write(bytes(free - 2 * size + 8192))  # a copy would fit, and take more than half of what is left
     around = live.SnapshotTaker(run)
     [said] = told(around)
-    assert said.startswith("note: nothing more is set aside around findings: it would take ")
+    assert said.startswith("note: no more calls around findings are copied: it would take ")
     assert "left, which the run may need" in said
     assert around.over and snapshots.list_snapshots(run) == [] and not (run / "around").exists()
     (small_disk / "other").unlink()
     [said] = told(live.SnapshotTaker(run))
-    assert said.endswith("(set aside in around/1)"), "with room it is set aside"
+    assert said.endswith("(its calls are copied to around/1)"), "with room it is copied"
 
 
 def test_a_disk_that_fills_while_it_is_copied_is_told(
@@ -141,7 +141,7 @@ def test_a_disk_that_fills_while_it_is_copied_is_told(
     assert said[0] == said[1] == said[3] == []
     [note] = said[2]
     assert note.startswith("note: what looked like a finding at early.py:1")
-    assert "is in none of 3 copies, and given up: [Errno 28] No space left on device" in note
+    assert "is in none of 3 copies of the record, so Weft gives it up: [Errno 28] No space left on device" in note
     assert list(small_disk.iterdir()) == [small_disk / "other"]
 
 
@@ -166,14 +166,15 @@ def test_what_is_in_none_of_three_copies_is_given_up_and_told(
     assert said[0] == said[1] == said[3] == []
     [note] = said[2]
     assert note == (
-        "note: what looked like a finding at early.py:1 [message-race] is in none of 3 copies, and given up: "
-        "its calls are dropped sooner than they are copied"
+        "note: what looked like a finding at early.py:1 [message-race] is in none of 3 copies of the record, so Weft "
+        "gives it up: "
+        "its calls were dropped before they could be copied"
     )
     assert snapshots.list_snapshots(run) == [] and not (run / "around").exists() and not around.over
     monkeypatch.setattr(snapshots, "copy_records", copy)
     show(2)
     [found] = told(around)
-    assert found.endswith("(set aside in around/1)"), "another finding is looked for as ever"
+    assert found.endswith("(its calls are copied to around/1)"), "another finding is looked for as ever"
 
 
 def test_a_ring_that_turns_faster_than_it_is_copied_is_told(

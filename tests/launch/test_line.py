@@ -60,7 +60,7 @@ def test_a_line_put_together_again_is_the_same_line(command: str) -> None:
 
 
 def test_a_line_without_a_program_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="starts no program"):
+    with pytest.raises(UsageError, match="names no program to start"):
         launcher_line.parse_launcher_line(["mpiexec.hydra", "-n", "4"])
 
 

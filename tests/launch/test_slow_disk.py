@@ -159,7 +159,7 @@ def test_where_the_run_must_stay_the_record_ends_before_the_program_has_waited_f
     done = weft_command("run", "--out", run, "--", *line)
     assert f"{4 * ROUNDS} rounds in " in done.stdout, done.stderr
     assert done.returncode == 4, done.stderr
-    assert "`--local /tmp` records on each host's own disk" in done.stderr
+    assert "add `--local /tmp` to record on each host's own disk" in done.stderr
     assert "recording stopped early on ranks 0, 1: the file system was slow" in done.stderr
     whole = 2 * 4 * ROUNDS
     assert all(100 < len(rank.events) < whole for rank in weft.open(run).ranks)
@@ -176,7 +176,10 @@ def test_a_full_disk_ends_the_record_not_the_program(
     done = weft_command("run", "--in-place", "--out", run, "-n", "2", "--", program("rounds"), str(ROUNDS))
     assert f"{ROUNDS} rounds in " in done.stdout
     assert done.returncode == 4, done.stderr
-    assert "recording stopped early on ranks 0, 1: the disk was full; the program went on unrecorded" in done.stderr
+    assert (
+        "recording stopped early on ranks 0, 1: the disk was full; the program ran on without being recorded"
+        in done.stderr
+    )
     assert all(100 < len(rank.events) < ROUNDS for rank in weft.open(run).ranks)
 
 
@@ -251,7 +254,7 @@ def test_a_run_of_other_hosts_stays_in_its_place_and_that_is_said(
     assert _slow.choose_staging(planned(*launcher, "./prog"), options()) is None
     assert capsys.readouterr().err == (
         f"weft: note: {slow} is on a slow file system (20.0 ms for 64 KiB), and the program waits for it: "
-        "`--local /tmp` records on each host's own disk\n"
+        "add `--local /tmp` to record on each host's own disk\n"
     )
 
 

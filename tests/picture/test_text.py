@@ -48,7 +48,7 @@ def test_open_calls_stand_in_the_last_column_with_a_torn_edge_and_their_reason()
     assert first.index("recv←1 #5╌╌⟩") == second.index("recv←0 #6╌╌⟩")
     # The message arrives behind where it was sent, and before what hangs.
     assert first.index("send→1 #1") < second.index("recv←0 #1") < second.index("recv←0 #6")
-    assert any("in recv at a.py:3 since" in line and line.endswith("waits for rank 1") for line in lines)
+    assert any("in recv at a.py:3 for" in line and line.endswith("waits for rank 1") for line in lines)
     assert "waits for: 0 ⟶ 1 ⟶ 0" in lines
 
 

@@ -68,4 +68,4 @@ def test_there_is_a_word_where_no_machine_is_running(programs: Path, tmp_path: P
 def test_a_program_of_another_kind_cannot_join(tmp_path: Path) -> None:
     done = execute([*WEFT, "run", "--pvm-join", "--out", tmp_path / "run", "--", "true"])
     assert done.returncode == 2
-    assert "--pvm-join is for programs of PVM" in done.stderr
+    assert "--pvm-join is for PVM programs" in done.stderr

@@ -161,7 +161,7 @@ def test_a_demand_point_at_a_multicast_needs_no_worker(recorded: Record, tmp_pat
 def test_a_deadlock_is_one_again(recorded: Record, tmp_path: Path) -> None:
     done = execute([*WEFT, "replay", recorded("faults", "wait")[0], "--out", tmp_path / "again"])
     assert done.returncode == 3, done.stderr
-    assert "as in the record, it is deadlocked" in done.stderr
+    assert "it is deadlocked, as the recorded run was" in done.stderr
 
 
 @pytest.mark.matrix

@@ -144,7 +144,7 @@ def test_a_message_is_unpacked_where_it_was_packed_otherwise(recorded: Record) -
     assert "rank 1 unpacks 4 x PVM_FLOAT at faults.c" in finding.message
     assert "rank 0 packed PVM_INT there at faults.c" in finding.message
     [finding] = [one for one in report(recorded("faults", "more")).findings if one.kind == "type-mismatch"]
-    assert "has nothing left" in finding.message
+    assert "has no more data" in finding.message
 
 
 def test_a_notice_of_the_daemon_is_no_message_of_a_task_and_the_program_reads_it_whole(recorded: Record) -> None:

@@ -77,7 +77,7 @@ def test_a_failure_of_one_rank_fails_the_test_with_its_traceback(
 def test_ranks_that_can_be_interrupted_come_back_and_the_suite_goes_on(mpich: Installed, tmp_path: Path) -> None:
     status, out = ran(mpich, tmp_path, SLEEPS + AFTER, "--weft-timeout", "2")
     assert status != 0
-    assert "test_it.py::test_never_comes hangs on rank 1 after 2 s; ranks 0 and 2 are through with it" in out
+    assert "test_it.py::test_never_comes hangs on rank 1 after 2 s; ranks 0 and 2 have finished it" in out
     assert re.search(r"weft: rank 1 is outside of MPI at test_it.py:\d+ test_never_comes, not with the others", out)
     assert out.count("1 failed, 1 passed") == 1
 
@@ -90,7 +90,7 @@ def test_a_test_that_hangs_in_mpi_ends_the_job_with_a_last_word(
     of: Installed = request.getfixturevalue(which)
     status, out = ran(of, tmp_path, FAILS + HANGS + AFTER, "--weft-timeout", "3")
     assert status != 0
-    assert "test_it.py::test_hangs hangs on rank 1 after 3 s; ranks 0 and 2 are through with it" in out
+    assert "test_it.py::test_hangs hangs on rank 1 after 3 s; ranks 0 and 2 have finished it" in out
     assert re.search(
         r"weft: rank 1 is in recv from 0 \(tag 99\) at test_it.py:\d+ test_hangs, not with the others", out
     )

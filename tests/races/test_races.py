@@ -10,7 +10,7 @@ import pytest
 from weft.findings import Finding
 from weft.match import match_operations
 from weft.order import order_events
-from weft.races import find
+from weft.races import find, name_earlier_races
 from weft.trace.builder import ANY, Builder, RankBuilder, Request
 from weft.trace.layout import ANY_TAG
 from weft.trace.tails import Status
@@ -276,6 +276,19 @@ def test_only_the_first_message_of_each_sender_is_listed_and_uninfluenced_races_
     found = races(b)
     assert shown(found) == [(100, [20, 30]), (101, [11, 30]), (102, [11, 21]), (103, [21, 31]), (104, [31])]
     assert [f.facts()["influenced"] for f in found] == [False, True, True, True, True]
+    named = [one.message.partition("Whether it occurs ")[2] for one in name_earlier_races(found)]
+    assert named == ["", *["depends on the race at pool.py:100: look at that first"] * 4]
+    assert name_earlier_races(found[1:]) == found[1:], "without the first race in the report no line is named"
+
+
+def test_a_race_of_the_same_line_is_named_as_such() -> None:
+    b = Builder(ranks=3)
+    r0, r1, r2 = b.ranks
+    for rank in (r1, r2, r1, r2):
+        rank.send(0, 1, site=at(30))
+    for got in (1, 2, 1, 2):
+        r0.recv(ANY, 1, got=got, site=at(10))
+    assert "depends on an earlier race at the same line" in name_earlier_races(races(b))[1].message
 
 
 def test_many_races_of_one_line_are_cut_and_counted() -> None:

@@ -52,8 +52,9 @@ def test_a_pool_that_answers_whoever_comes_is_a_note() -> None:
     [finding] = races(pool())
     assert (finding.severity, finding.certainty) == ("note", "certain")
     assert finding.message.startswith(
-        "order only: rank 0 serves ranks 1 and 2 at pool.py:14 as their messages come and answers each, so another run "
-        "may serve them in another order ("
+        "order only: rank 0 serves ranks 1 and 2 at pool.py:14 in the order in which their messages arrive, and "
+        "answers "
+        "each; another run may serve them in another order ("
     )
     assert finding.facts()["order_only"] is True
 
@@ -173,8 +174,7 @@ def test_a_race_that_leaves_a_receive_without_a_message_says_so() -> None:
     finding = two(2)
     assert finding.facts()["outcome"] == "unmatched-receive"
     assert finding.message.endswith(
-        "; then recv(source=2, tag=1) at pool.py:11 cannot take the message of rank 1 in its place and may be left "
-        "without one"
+        "; then recv(source=2, tag=1) at pool.py:11 cannot take the message of rank 1 instead, and may wait for ever"
     )
 
 

@@ -96,7 +96,7 @@ def test_the_other_outcome_is_compared_with_the_record(answered: Path) -> None:
     done = execute([*WEFT, "replay", "run", "--force", f"0:{third[1]}={3 - took}"], cwd=answered, env=environment())
     assert done.returncode == 0, done.stderr
     call = "recv(source=ANY_SOURCE, tag=2) at answered.c:17, which takes the message of rank"
-    assert f"the runs differ from here on: event {third[1]} of rank 0, {call} {3 - took}\n" in done.stderr
+    assert f"the runs differ from this call on: event {third[1]} of rank 0, {call} {3 - took}\n" in done.stderr
     assert f"in the record it is {call} {took}\n" in done.stderr
     assert "other messages arrive at 2 of 4 receives of rank 0\n" in done.stderr
     assert "it finished with status 0, as in the record" in done.stderr
@@ -108,11 +108,11 @@ def test_what_cannot_happen_is_refused(answered: Path) -> None:
     first, second, third, _ = receives(answered)
     took = taken(answered / "run", third)[0]
     for (rank, event), source, why in [
-        (first, 1, "this is the outcome of the record"),
+        (first, 1, "this is what the record has already"),
         (first, 2, "rank 2 sends its next message that fits"),
         (first, 0, "rank 0 never sends a message to rank 0 that fits this receive"),
-        (second, 1, "all messages of rank 1 that fit are taken by receives before this one"),
-        (third, took, "this is the outcome of the record"),
+        (second, 1, "earlier receives take all messages of rank 1 that this one could take"),
+        (third, took, "this is what the record has already"),
     ]:
         done = execute([*WEFT, "replay", "run", "--force", f"{rank}:{event}={source}"], cwd=answered)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr

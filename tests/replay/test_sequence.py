@@ -73,5 +73,5 @@ def test_a_run_whose_threads_wait_for_each_other_is_refused(recorded: dict[str, 
     assert max(len(rank.threads) for rank in trace.ranks) > 1
     done = execute([*WEFT, "replay", trace.path, "--sequential", "--out", tmp_path / "again"])
     assert done.returncode == 2
-    assert "--sequential is for ranks with one thread" in done.stderr
+    assert "--sequential works for ranks with one communicating thread" in done.stderr
     assert not (tmp_path / "again").exists()

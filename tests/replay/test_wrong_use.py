@@ -75,17 +75,17 @@ def complaint(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--until", "0:999"], "rank 0 has no event 999, its record has events 0 to 28"),
+        (["--until", "0:999"], "rank 0 has no event 999; its record has events 0 to 28"),
         (["--until", "7:1"], "the run has no rank 7, only 0 to 2"),
         (["--break", "7:MPI_Send"], "the run has no rank 7, only 0 to 2"),
         (["--until", "finding:9"], "the report has {findings}, counted from 1 (`weft report good`)"),
         (["--until", f"faults.c:{line_of('the first') + 3}"], "; the nearest lines with one are "),
         (["--until", "elsewhere.c:4"], "`weft dump good` shows which calls it has"),
-        (["--until", "MPI_Bcast"], "no MPI call from there on any rank"),
+        (["--until", "MPI_Bcast"], "no MPI call at this place on any rank"),
         (["--until", "1:MPI_Send#13"], "only 12 calls from there on rank 1"),
-        (["--until", "what is this"], "give RANK:EVENT, FILE:LINE, FUNCTION, RANK:from=RANK, t=SECONDS or finding:N"),
+        (["--until", "what is this"], "write RANK:EVENT, FILE:LINE, FUNCTION, RANK:from=RANK, t=SECONDS or finding:N"),
         (["--until", "0:3", "--stdin", "nothing.txt"], "--stdin nothing.txt: No such file or directory"),
-        (["--force", "0:3"], "give RANK:EVENT=SOURCE"),
+        (["--force", "0:3"], "write RANK:EVENT=SOURCE"),
         (["--force", "0:3=9"], "has ranks 0 to 2 only"),
         (["--force", "0:4=1"], "takes no message from any source"),
         (["-n", "4"], "-n 4: the record has 3 ranks, and a replay needs as many"),
@@ -103,7 +103,7 @@ def test_what_the_record_does_not_have_is_refused(
 
 def test_a_record_of_level_outcomes_has_no_events_to_stop_at(complaint: Callable[..., tuple[int, str]]) -> None:
     status, line = complaint("outcomes", "--until", "0:3")
-    assert (status, "the replay is recorded at level `trace` and can be stopped" in line) == (2, True), line
+    assert (status, "then stop in the record of that replay" in line) == (2, True), line
 
 
 def test_a_folder_that_is_no_run_is_named(bench: Bench, complaint: Callable[..., tuple[int, str]]) -> None:
@@ -172,7 +172,7 @@ def test_a_rank_that_did_not_come_to_a_replay_that_failed_is_named_with_both_rea
     )  # fmt: skip
     assert done.returncode == 9, done.stderr
     # Rank 1 does not wait for rank 0 and may be killed before that comes.
-    said = "did not come to the replay: the job ended with status 9 before, or (its host does|their hosts do) not see"
+    said = "took no part in the replay: the job ended with status 9 first, or (its host does|their hosts do) not see"
     assert re.search(rf"rank(s 0 and)? 2 {said}", done.stderr), done.stderr
     assert re.search(r"replayed (1 rank|2 ranks), \d+ calls that communicate: as recorded", done.stderr), done.stderr
 
@@ -181,7 +181,7 @@ def test_a_deadlocked_run_deadlocks_again(bench: Bench) -> None:
     bench.record("deadlock", "deadlock")
     done = bench.weft("replay", "deadlock")
     assert done.returncode == 3, done.stderr
-    assert "as in the record, it is deadlocked" in done.stderr
+    assert "it is deadlocked, as the recorded run was" in done.stderr
     assert f"rank 0 waits in recv(source=1, tag=9) at faults.c:{line_of('all wait')}" in done.stderr
 
 
@@ -194,7 +194,7 @@ def test_a_program_that_was_changed_is_told_with_both_calls(bench: Bench) -> Non
     assert done.returncode == 5, done.stderr
     assert f"recorded: send(dest=0, tag=1) at faults.c:{line_of('in order: 1')}" in done.stderr
     assert f"now:      send(dest=0, tag=2) at faults.c:{line_of('swapped: 2')}" in done.stderr
-    assert "the tag or operation differs: 1 was recorded, 2 came" in done.stderr
+    assert "the tag or operation differs: 1 was recorded, now it is 2" in done.stderr
     assert "likely cause: faults changed since the run was recorded" in done.stderr
 
 
@@ -226,7 +226,7 @@ def test_a_program_that_draws_lots_leaves_its_record_or_comes_to_its_end(bench: 
     assert done.returncode == 5, done.stderr
     assert "recorded: send(dest=0, tag=" in done.stderr
     assert "now:      send(dest=0, tag=" in done.stderr
-    assert "a source of chance that is not a call of MPI" in done.stderr
+    assert "something random outside of MPI" in done.stderr
 
 
 def test_a_message_that_the_record_never_sends_is_refused(bench: Bench) -> None:
@@ -253,7 +253,9 @@ def test_another_program_runs_where_we_are_and_needs_no_folder_of_the_record(
     trace.run["cwd"] = str(tmp_path / "gone")
     monkeypatch.chdir(tmp_path)
     assert choose_start_folder(trace, ["./copy"]) == tmp_path
-    with pytest.raises(WeftError, match="gone, which is not here; go to its copy and give the program after --"):
+    with pytest.raises(
+        WeftError, match="gone, which this host does not have: change to your copy of that folder and name"
+    ):
         choose_start_folder(trace, [])
     (tmp_path / "gone").mkdir()
     assert choose_start_folder(trace, []) == tmp_path / "gone"

@@ -135,7 +135,7 @@ def test_a_possible_deadlock_leaves_the_mismatch() -> None:
 def test_overruns_of_equal_sizes_in_one_procedure_are_one_finding() -> None:
     found = [finding("buffer-overrun", line, evidence=OVERRUN) for line in (5, 6, 9)]
     (one,) = join_equal_overruns(found)
-    assert one.message.endswith("; calls at lines 6 and 9 do the same")
+    assert one.message.endswith("; the calls at lines 6 and 9 do the same")
     assert [site.line for site in one.sites] == [5, 6, 9]
 
 

@@ -72,7 +72,7 @@ def test_the_first_line_of_a_report_and_of_what_ends_a_run_is_the_analysis_that_
     first, heading, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{FIRST}{analysis.name} failed at weft/report/")
     assert "ZeroDivisionError: division by zero" in first
-    assert first.endswith(f"send what `weft doctor --bug-report` and `weft report --format json {run}` say")
+    assert first.endswith(f"send the output of `weft doctor --bug-report` and `weft report --format json {run}`")
     assert str(run) in heading
     assert not ended(run)
     assert capsys.readouterr().err.splitlines()[0] == f"weft: {first}"
@@ -117,7 +117,7 @@ def test_analyses_that_fail_of_one_cause_share_the_first_line(
     told = capsys.readouterr().out.splitlines()
     assert re.match(
         r"Weft's error, not the program's: the analyses of potential deadlock, .* and waits failed at "
-        r"weft/report/context\.py:\d+, so what they look for is not in here: MemoryError: too much\. To have",
+        r"weft/report/context\.py:\d+, so their findings are missing here: MemoryError: too much\. To report",
         told[0],
     )
     assert not told[1].startswith("Weft's error")

@@ -57,7 +57,7 @@ def test_a_whole_run_ends_with_status_0_and_says_only_what_it_found(whole: Path)
 @pytest.mark.parametrize(
     ("harm", "first"),
     [
-        (damage_functions, "Nothing was looked at in "),
+        (damage_functions, "Nothing was checked in "),
         (damage_record, "The record of rank "),
         (lose_record, "Rank "),
         (damage_end, "A part of the record is damaged"),
@@ -89,9 +89,9 @@ def test_a_rank_whose_recording_stopped_is_named_first(tmp_path: Path) -> None:
 
 def test_a_run_of_level_outcomes_says_that_nothing_was_looked_at(tmp_path: Path) -> None:
     run = Builder(ranks=1, path=tmp_path / "run", level=Level.OUTCOMES).write()
-    assert first_line(run).startswith("Nothing was looked at in ")
-    assert "`weft replay` it" in first_line(run)
-    assert summary(weft.open(run)).startswith("nothing was looked at: ")
+    assert first_line(run).startswith("Nothing was checked in ")
+    assert "`weft replay RUN`" in first_line(run)
+    assert summary(weft.open(run)).startswith("nothing was checked: ")
     assert main(["report", str(run)]) == 1
 
 

@@ -170,7 +170,7 @@ def test_dropped_wildcards_leave_their_communicator_unsettled_and_that_is_said()
     assert not scope.is_ordered
     assert kinds(trace) == []
     notes = to_json(trace, ())["notes"]
-    assert any("the dropped calls left open which messages were under way: message races" in note for note in notes)
+    assert any("the dropped calls decide which messages were pending: message races" in note for note in notes)
 
 
 def test_a_race_within_the_end_is_told() -> None:

@@ -189,7 +189,7 @@ def test_an_analysis_that_a_damaged_record_stops_is_left_out_and_nothing_is_to_b
     own, damaged = describe_failures(trace.path, run_analyses(weft.open(tmp_path / "run")).failures)
     assert own.startswith("Weft's error, not the program's: the analysis of requests failed") and "send" in own
     assert damaged == (
-        "the analyses of invalid arguments and messages are left out, as the record is damaged: "
+        "the analyses of invalid arguments and messages are missing here, as the record is damaged: "
         "the record of rank 1 is cut off"
     )
 
@@ -223,7 +223,7 @@ def test_a_run_whose_outcomes_fit_no_plan_is_refused(monkeypatch: pytest.MonkeyP
     trace = finished(messages())
     assert len(make_plans(trace, match_operations(trace))) == 2
     monkeypatch.setattr("weft.replay.planning._TracePlanner.plan_rank", lambda _: narrow_column([1 << 40], np.int32))
-    with pytest.raises(RunError, match="cannot be replayed, its record is damaged"):
+    with pytest.raises(RunError, match="cannot be replayed, as its record is damaged"):
         make_plans(trace, match_operations(trace))
 
 
@@ -278,7 +278,7 @@ def test_gathering_empties_no_folder_that_weft_did_not_make(tmp_path: Path, caps
     for named in (mine, tmp_path / "run" / ".." / "thesis", "thesis", "", "\0"):
         (run / "run.json").write_text(json.dumps({**facts, "local": str(named)}))
         assert main(["gather", str(run)]) == 2
-        assert "which is not a folder that --local made" in capsys.readouterr().err
+        assert "which --local did not make" in capsys.readouterr().err
     assert (mine / "chapter").read_text() == "one"
     own = tmp_path / "run-0123456789abcdef"
     own.mkdir()

@@ -58,7 +58,7 @@ def test_a_full_disk_stops_the_recording_not_the_program(
     assert whole(scene)
     assert status == 4, errors
     assert "recording stopped early" in errors
-    assert "the disk was full; the program went on unrecorded" in errors
+    assert "the disk was full; the program ran on without being recorded" in errors
     assert stopped_because(scene, StopReason.DISK_FULL)
 
 

@@ -147,7 +147,7 @@ class Person:
         stop = self.take(self.console.do(how))
         self.did[how] += 1
         if self.ended and row["parent"] is not None:
-            raise Wrong(f"task {task} was lost: the program has come to its end")
+            raise Wrong(f"task {task} was lost: the program has ended")
         if self.ended:
             return
         if stop["why"] in ("joined", "done"):

@@ -429,7 +429,9 @@ def test_a_step_that_ends_at_a_breakpoint_in_another_task_keeps_its_task_in_hand
         stop = s.do("next")
         told = s.console.render_answer(stop)
         assert told[0].startswith("breakpoint 1: task 2 (other) at in_hand.py:6 in other")
-        assert told[1] == ("task 1 stays in hand, at in_hand.py:12: `next` goes on with it, `task 2` goes to the other")
+        assert told[1] == (
+            "task 1 stays the current task, at in_hand.py:12: `next` continues it, `task 2` chooses the other"
+        )
         assert s.do("print a")["value"] == "1"
         stop = s.do("next")
         assert (stop["why"], stop["task"], stop["at"]["line"]) == ("line", 1, 13)

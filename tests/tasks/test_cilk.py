@@ -79,11 +79,11 @@ def test_a_spawned_child_is_followed_from_its_first_line_to_the_sync() -> None:
 
 @pytest.mark.parametrize(("name", "text", "message"), [
     ("a.cilk", "cilk int f(int n) {\n  inlet void g(int x) { }\n  return 0; }\n", "a.cilk:2: `inlet`"),
-    ("a.cpp", "void f() {\n  cilk_spawn [] { }();\n}\n", "a.cpp:2: only the call of a named"),
-    ("a.c", "int f(int n) {\n\n  return 1 + cilk_spawn f(n);\n}\n", "a.c:3: a spawn is a statement"),
+    ("a.cpp", "void f() {\n  cilk_spawn [] { }();\n}\n", "a.cpp:2: only a call of a named"),
+    ("a.c", "int f(int n) {\n\n  return 1 + cilk_spawn f(n);\n}\n", "a.c:3: a spawn must be a statement"),
     ("a.c", "void f(void) {\n  cilk_for (int i = 0; i < 9; i++) {\n    cilk_spawn f();\n  }\n}\n", "a.c:3: a spawn w"),
-    ("a.c", "int f(int n) {\n  int x = cilk_spawn f(n) + 1;\n}\n", "a.c:2: a spawn is a statement"),
-    ("a.cpp", "int f(int n) {\n  auto x = cilk_spawn f(n);\n}\n", "a.cpp:2: a variable of type `auto`"),
+    ("a.c", "int f(int n) {\n  int x = cilk_spawn f(n) + 1;\n}\n", "a.c:2: a spawn must be a statement"),
+    ("a.cpp", "int f(int n) {\n  auto x = cilk_spawn f(n);\n}\n", "a.cpp:2: the type of this variable is `auto`"),
     ("a.c", "#include <cilk/reducer.h>\nint f(void) {\n  cilk_reducer x;\n}\n", "a.c:3: `cilk_reducer`"),
     ("a.f90", "end\n", "neither C, C\\+\\+ nor Cilk"),
 ])  # fmt: skip

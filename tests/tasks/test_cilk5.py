@@ -132,7 +132,7 @@ def test_what_was_not_taken_back_is_said_to_be_old() -> None:
     """A variable that the slow clone needs no more has its last kept value, and one that was never kept has none."""
     told = looked("n", "n", entry=2)
     assert told.startswith("<_cilk_frame->scope0.n> (n: not used any more")
-    with pytest.raises(DebuggerError, match="name was not kept when another worker took the task up"):
+    with pytest.raises(DebuggerError, match="name has no value any more: another worker took up the task"):
         looked("name", "name", entry=2)
 
 

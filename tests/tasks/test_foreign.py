@@ -195,7 +195,7 @@ def test_a_variable_that_the_task_was_not_given_is_refused_in_plain_words(build:
         s.do("continue")
         s.do("up")
         assert s.do("print n")["value"] == "2"
-        with pytest.raises(WeftError, match="unused: work has that, and the task does not have it"):
+        with pytest.raises(WeftError, match="unused: this is a variable of work, which the task does not use"):
             s.do("print unused")
 
 
@@ -243,7 +243,7 @@ def test_a_stop_outside_of_the_program_says_so() -> None:
     from weft.tasks.answers import render_answer
 
     stop = {"kind": "stopped", "why": "interrupted", "at": None, "label": "task 1", "text": None}
-    assert render_answer(stop) == ["task 1 is in no line of the program"]
+    assert render_answer(stop) == ["task 1 is not at a line of the program"]
 
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])
@@ -272,7 +272,7 @@ def test_at_the_start_it_is_said_why_there_are_no_tasks(build: Build) -> None:
         told = s.do("tasks")
         assert (told["tasks"], told["unseen"]) == (
             [],
-            "the runtime of OpenMP has not begun: the first region or task does that",
+            "the runtime of OpenMP has not started yet: the first region or task starts it",
         )
         assert s.console.render_answer(s.first)[0].startswith("before the first task, at tight.c:25 in main")
         s.do("break work")
@@ -298,5 +298,5 @@ def test_after_the_end_nothing_is_taken_that_could_not_stop_any_more(build: Buil
     with session([str(build("three.c"))]) as s:
         assert s.do("continue")["why"] == "ended"
         for command in ("break leaf", "tbreak leaf", "watch a", "until leaf"):
-            with pytest.raises(WeftError, match="has come to its end"):
+            with pytest.raises(WeftError, match="has ended"):
                 s.do(command)

@@ -50,7 +50,7 @@ asyncio.run(main())
      {"nested": ("semaphore", "self.free, no place left")}),
     ("event", [r"task 2 \(one\) waits at locks.py:\d+ for Event ready, not set; who else has it: task 1 waits at"],
      {"one": ("event", "not set")}),
-    ("lock", [r"task 1 waits at hung.py:70 for Lock guard; task 2 \(keeper\) took it and has come to its end with it"],
+    ("lock", [r"task 1 waits at hung.py:70 for Lock guard; task 2 \(keeper\) took it and ended without releasing it"],
      {None: ("lock", "guard")}),
 ])  # fmt: skip
 def test_where_nothing_can_happen_any_more_it_is_told_with_who_could_have_helped(

@@ -571,7 +571,7 @@ def test_after_the_programs_end_there_are_no_tasks_and_no_frames(build: Build) -
         assert s.do("tasks")["tasks"] == []
         assert s.do("waits")["waits"] == []
         for command in ("where", "print 1"):
-            with pytest.raises(WeftError, match="come to its end"):
+            with pytest.raises(WeftError, match="has ended"):
                 s.do(command)
 
 

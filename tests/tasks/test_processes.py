@@ -70,7 +70,7 @@ def test_what_is_no_child_is_refused() -> None:
     with session([str(PROGRAM), "fork"]) as s:
         assert s.console.render_answer(s.do("process")) == ["in the program's first process"]
         for wrong in ("1", "child0"):
-            with pytest.raises(UsageError, match=f"no living child process is {wrong}"):
+            with pytest.raises(UsageError, match=f"there is no living child process {wrong}"):
                 s.do(f"process {wrong}")
         with pytest.raises(UsageError, match="this is the process that was started"):
             s.do("process parent")

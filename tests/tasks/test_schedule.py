@@ -51,7 +51,7 @@ def test_a_replay_that_is_another_program_says_where_it_leaves_its_record(
     with session([str(ORDERS), "locked"], replay=file) as s:
         stop = s.do("continue")
         assert stop["why"] == "interrupted"
-        assert "left its record: step" in stop["text"]
+        assert "differs from its record: step" in stop["text"]
         assert s.do("continue")["why"] == "ended"
 
 
@@ -125,7 +125,7 @@ def test_a_native_replay_of_another_program_says_where_it_leaves_its_record(
     with session([ordered["gcc"], "locks"], replay=file) as s:
         stop = s.do("continue")
         assert stop["why"] == "interrupted"
-        assert "left its record: step" in stop["text"]
+        assert "differs from its record: step" in stop["text"]
         assert s.do("continue")["why"] == "ended"
 
 

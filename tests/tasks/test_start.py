@@ -134,7 +134,7 @@ def test_a_signal_that_ends_a_program_is_named(tmp_path: Path) -> None:
     with session([str(program)]) as s:
         stop = s.do("continue")
         assert stop["code"] == -6
-        assert s.console.render_answer(stop) == ["the program has come to its end, killed by SIGABRT"]
+        assert s.console.render_answer(stop) == ["the program has ended, killed by SIGABRT"]
 
 
 @pytest.mark.matrix
@@ -150,7 +150,7 @@ def test_a_native_program_without_lines_says_so_and_its_signal_is_named(tmp_path
         assert "compile with -g" in s.first["text"]
         assert s.do("continue")["why"] == "signal"
         stop = s.do("continue")
-        assert s.console.render_answer(stop) == ["the program has come to its end, killed by SIGABRT"]
+        assert s.console.render_answer(stop) == ["the program has ended, killed by SIGABRT"]
 
 
 def test_tasks_of_a_library_that_is_not_followed_are_said_to_be_there(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_work_is_looked_into_and_not_stepped_nor_held(at_work: Session) -> Non
     at_work.do(f"name {number} mine")
     assert named(at_work)["mine", rows["first"]["id"]]["id"] == number
     at_work.do(f"task {rows['load', rows['second']['id']]['id']}")
-    with pytest.raises(DebuggerError, match="in no frame of the program"):
+    with pytest.raises(DebuggerError, match="in no function of the program"):
         at_work.do("locals")
 
 

@@ -87,7 +87,7 @@ def test_a_process_that_runs_keeps_its_file(tmp_path: Path) -> None:
     path = b.open().path
     done = execute([*WEFT, "pack", path])
     assert done.returncode == 1
-    assert "left as it is: 0-000000.weft: its process still runs" in done.stderr
+    assert "not packed: 0-000000.weft: its process still runs" in done.stderr
     assert "2 records of " in done.stderr
 
 
@@ -143,10 +143,7 @@ def test_a_pack_of_another_version_or_cut_off_is_named_with_the_remedy(tmp_path:
     file = path / "ranks" / pack_records(path, over).name
     data = bytearray(file.read_bytes())
     file.write_bytes(data[:-10])
-    assert (
-        "1.pack is damaged in its beginning, or cut off, and was left out. Copy it again"
-        in Trace.open(path).problems[0]
-    )
+    assert "1.pack is left out, as its beginning is damaged or cut off: copy it again" in Trace.open(path).problems[0]
     data[8] = 9
     file.write_bytes(data)
     with pytest.raises(OtherVersion, match=r"1\.pack is of version 9, and this Weft reads version 1: record"):

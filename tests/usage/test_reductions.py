@@ -49,7 +49,7 @@ def test_a_sum_that_no_order_gives_is_told_with_rank_element_and_what_was_brough
     [found] = reduced([[1.0, 2.0], [3.0, 4.0]], [[4.0, 6.0], [4.0, 6.5]])
     assert (found.kind, found.certainty, found.severity) == ("wrong-reduction", "certain", "error")
     assert found.message == (
-        "allreduce at r.c:3 with MPI_SUM gave rank 1 6.5 as element 1; what its 2 ranks brought (2, 4) comes to 6.0"
+        "allreduce at r.c:3 with MPI_SUM gave rank 1 6.5 as element 1; the values of its 2 ranks (2, 4) give 6.0"
     )
     assert found.events[0] == (1, 0)
 

@@ -211,7 +211,7 @@ def test_a_stale_copy_of_a_handle_is_told() -> None:
         [finding] = found(b)
         assert (finding.kind, finding.certainty) == ("request-misuse", "certain")
         assert [site.line for site in finding.sites] == [7, 5]
-        assert "is already over, that of irecv(source=1, tag=0) at a.c:5" in finding.message
+        assert "is already complete, that of irecv(source=1, tag=0) at a.c:5" in finding.message
 
 
 def test_a_request_that_no_call_made_is_no_stale_copy() -> None:

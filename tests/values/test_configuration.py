@@ -19,7 +19,7 @@ WRONG = {
     "[lop.x]": "[lop] is not a kind of entry; the nearest is 'loop'",
     "[loop]\nx = 3": '[loop]: write [loop."x"]',
     "[loop.x]\nabsolute = 1": "[loop.\"x\"]: 'absolute' is not a setting",
-    '[loop.x]\niterations = "5:2"': "iterations = '5:2' holds none",
+    '[loop.x]\niterations = "5:2"': "iterations = '5:2' selects no iteration",
     '[loop.x]\niterations = "a"': "iterations = 'a' is not first:last:step",
     "[probe.x]\nevery = 0": "every = 0 is not a number from 1 on",
     '[probe.x]\nranks = "1;2"': "ranks = '1;2' is not a list of ranks",
@@ -116,4 +116,4 @@ def test_an_entry_for_what_the_program_does_not_have_is_an_error(mpich: Installe
 def test_a_trace_ends_at_its_limit_and_says_so(mpich: Installed, tmp_path: Path) -> None:
     found, said = recorded(tmp_path, 'limit = "1k"')
     assert 0 < len(found["number"]) < 10
-    assert "values end early: they had grown to the limit of 1,024 bytes" in said
+    assert "values end early: they had reached the limit of 1,024 bytes" in said

@@ -75,7 +75,7 @@ def test_a_record_of_a_kind_that_there_is_not_is_damage(whole: bytes, tmp_path: 
 
 
 def test_a_run_without_values_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="holds no values: the program has no probes"):
+    with pytest.raises(TraceError, match="has no values: the program has no probes"):
         ValueTrace.open(tmp_path)
 
 

@@ -134,7 +134,7 @@ def test_what_a_probe_is_given_is_read_back(language: str, mpich: Installed, tmp
 def test_a_probe_that_cannot_be_kept_is_told_and_the_program_goes_on(mpich: Installed, tmp_path: Path) -> None:
     done = run(tmp_path, *fortran(tmp_path, mpich))
     assert done.returncode == 0
-    assert "the probe 'pair' at heat.f90:28 kept nothing: its type is not one of numbers" in done.stderr
+    assert "the probe 'pair' at heat.f90:28 recorded nothing: its type is not one of numbers" in done.stderr
 
 
 FAULTY = """
@@ -171,12 +171,12 @@ def test_memory_that_is_not_there_is_told_once_and_never_read(compiler: str, mpi
     assert execute([tmp_path / "f"]).returncode == 7
     done = run(tmp_path, "./f")
     assert done.returncode == 7
-    assert done.stderr.count("'beyond' at f.c:8 kept nothing: its memory ends before its elements do") == 1
-    assert "'nowhere' at f.c:10 kept nothing: it is a null pointer" in done.stderr
-    assert "'negative' at f.c:11 kept nothing: its size is negative" in done.stderr
-    assert "'wild' at f.c:12 kept nothing: its memory ends before its elements do" in done.stderr
-    assert "'across' at f.c:17 kept nothing: its memory ends before its elements do" in done.stderr
-    assert "'overlaps' at f.c:18 kept nothing: a pitch is smaller than the shape" in done.stderr
+    assert done.stderr.count("'beyond' at f.c:8 recorded nothing: its memory ends before its elements do") == 1
+    assert "'nowhere' at f.c:10 recorded nothing: it is a null pointer" in done.stderr
+    assert "'negative' at f.c:11 recorded nothing: its size is negative" in done.stderr
+    assert "'wild' at f.c:12 recorded nothing: its memory ends before its elements do" in done.stderr
+    assert "'across' at f.c:17 recorded nothing: its memory ends before its elements do" in done.stderr
+    assert "'overlaps' at f.c:18 recorded nothing: a pitch is smaller than the shape" in done.stderr
     assert "'padded'" not in done.stderr and len(kept(tmp_path, "padded")) == 1
     assert len(kept(tmp_path, "inside")) == len(kept(tmp_path, "there")) == 1
 

@@ -85,7 +85,7 @@ def test_a_watched_array_is_the_same_on_other_ranks(language: str, watched: Any)
     # In C and Fortran the next statement behind the line of the second watch is behind the loop.
     assert len(before.processes[0].rows) == (8 if language == "py" else 5)
     assert made.elements >= 4 * 24 * 24
-    assert "kept nothing" not in said
+    assert "recorded nothing" not in said
 
 
 @pytest.mark.matrix
@@ -139,10 +139,10 @@ def test_expressions_of_c_are_evaluated_and_what_cannot_be_is_told(mpich: Instal
     assert kept["list[1:4]"].values().tolist() == [0.5, 1, 1.5]  # type: ignore[union-attr]
     assert float(kept["at->right * 4"].values()) == 2  # type: ignore[arg-type]
     assert int(kept["small"].values()) == 200  # type: ignore[arg-type]
-    assert "'at' at p.c:9 kept nothing: it is a pointer (struct pair *): say how many" in done.stderr
-    assert "'missing + 1' at p.c:9 kept nothing: No symbol \"missing\"" in done.stderr
-    assert "'both' at p.c:9 kept nothing: it is of type struct pair" in done.stderr
-    assert "--watch q.c:10:small kept nothing: no rank came to that line" in done.stderr
+    assert "'at' at p.c:9 recorded nothing: it is a pointer (struct pair *): write how many" in done.stderr
+    assert "'missing + 1' at p.c:9 recorded nothing: No symbol \"missing\"" in done.stderr
+    assert "'both' at p.c:9 recorded nothing: it is of type struct pair" in done.stderr
+    assert "--watch q.c:10:small recorded nothing: no rank reached that line" in done.stderr
 
 
 TEMPLATE = """\
@@ -195,7 +195,7 @@ def test_containers_and_references_of_cplusplus_are_kept_at_the_line_whatever_th
     texts = ["norm", "given", "given[1:3]", "solver.held", "solver.few", "table[1][0:3]"]
     done = run_here(tmp_path, *[w for text in texts for w in ("--watch", f"t.cpp:{number}:{text}")], "--", "./t")
     assert done.returncode == 0, done.stderr
-    assert "kept nothing" not in done.stderr
+    assert "recorded nothing" not in done.stderr
     [process] = ValueTrace.open(tmp_path / "run").processes
     kept = [process.value_at(row) for row in range(len(process.rows))]
     assert {(one.place.line, one.place.file) for one in kept} == {(number, str(tmp_path / "t.cpp"))}
@@ -225,8 +225,8 @@ def test_a_python_program_keeps_its_arguments_and_is_not_stopped(mpich: Installe
     assert done.stdout.splitlines() == ["6 ['a', 'b'] __main__", f"[] {os.environ.get('PYTHONPATH')}"]
     [process] = ValueTrace.open(tmp_path / "run").processes
     assert [int(process.value_at(row).values()) for row in range(len(process.rows))] == [6]  # type: ignore[arg-type]
-    assert "kept nothing: ZeroDivisionError: division by zero" in done.stderr
-    assert "kept nothing: it is of type str, and numbers are kept" in done.stderr
+    assert "recorded nothing: ZeroDivisionError: division by zero" in done.stderr
+    assert "recorded nothing: it is of type str, and Weft records numbers only" in done.stderr
 
 
 def test_a_watch_is_file_line_and_expression() -> None:

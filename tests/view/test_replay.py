@@ -129,7 +129,7 @@ def test_lines_forth_and_back_the_end_and_what_was_written(shown: Page, gathered
     told = press(shown, "move-back")
     assert stands(told, 1)["site"] == "gather.py:11"
     told = press(shown, "move-continue")
-    assert told["over"] and "has come to its end" in shown.text("#replay-said")
+    assert told["over"] and "has ended" in shown.text("#replay-said")
     assert [0, "stdout", "all 200\n"] in shown.state("page.replay.output")
     assert "rank 0 all 200" in shown.text(".written")
     assert shown.state("document.querySelector('#move-continue').disabled")

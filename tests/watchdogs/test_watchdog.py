@@ -39,10 +39,11 @@ def test_a_rank_that_stands_tells_of_all_once_and_when_it_goes_on(
     of: Installed = request.getfixturevalue(which)
     with running(of, 3, [of.python or sys.executable, STANDS, "go", "2"], tmp_path) as job:
         text = told(tmp_path)
-        assert re.search(r"weft: \d{4}-\d\d-\d\d [\d:]+ on \S+: rank [012] \(process \d+\) was at \S+stands.py:\d+ "
-                         r"step at each look for 2 s; the program goes on; this is reported once\n", text)  # fmt: skip
+        assert re.search(r"weft: \d{4}-\d\d-\d\d [\d:]+ on \S+: rank [012] \(process \d+\) has stayed at "
+                         r"\S+stands.py:\d+ step for 2 s; the program "
+                         r"continues; this is reported once\n", text)  # fmt: skip
         if lack := ability("ptrace").lack:
-            assert f"ranks 0-2 could not be looked into: {lack}" in text, text
+            assert f"ranks 0-2 could not be inspected: {lack}" in text, text
             return
         assert "reporting.py" not in text  # Weft's own thread is not the program's
         assert "rank 1 is in recv from 0 (tag 3) at stands.py:22 step" in text
@@ -72,8 +73,8 @@ def test_the_program_is_ended_where_that_is_asked_for(mpich: Installed, tmp_path
     command = [*mpich.mpiexec, "-n", "2", sys.executable, "-m", "weft.watchdogs", STANDS, "never"]
     done = execute(command, cwd=tmp_path, env=env)
     assert done.returncode != 0
-    assert " was at " in done.stderr
-    assert "it is ended now" in (tmp_path / "told.txt").read_text()
+    assert " has stayed at " in done.stderr
+    assert "it is killed now" in (tmp_path / "told.txt").read_text()
 
 
 @pytest.mark.matrix
@@ -101,7 +102,7 @@ def test_a_line_in_a_site_s_folder_watches_over_programs_without_a_line_of_their
     (tmp_path / "weft-watch.pth").write_text("import weft.watchdogs.startup\n")
     done = execute([sys.executable, "-c", line, tmp_path, program], cwd=tmp_path, env={"WEFT_WATCHDOG": "1"})
     assert done.stdout == "through\n"
-    assert " was at " in done.stderr
+    assert " has stayed at " in done.stderr
     assert ": process " in done.stderr
 
 
@@ -127,4 +128,4 @@ def test_the_line_that_is_told_is_the_program_s_own_where_a_library_waits_for_it
     )
     done = execute([sys.executable, "-m", "weft.watchdogs", program], cwd=tmp_path, env={"WEFT_WATCHDOG": "1"})
     assert (done.returncode, done.stdout) == (0, "through\n")
-    assert re.search(r" was at \S+waits.py:3 <module> at each look", done.stderr), done.stderr
+    assert re.search(r" has stayed at \S+waits.py:3 <module> for ", done.stderr), done.stderr

@@ -99,7 +99,7 @@ class _PendingBuffers:
                 yield self._make_finding(met)
         if self.left is not None:
             event = self.rank.event(int(self.holds.event[self.left]))
-            yield make_left_out_note("buffer-reuse", event, "the program touches them meanwhile")
+            yield make_left_out_note("buffer-reuse", event, "the program accesses them meanwhile")
 
     def find_accesses(self) -> Iterator[BufferAccess]:
         """Yield the accesses of the program to buffers of pending operations, each with the first bytes that
@@ -180,14 +180,14 @@ class _PendingBuffers:
         verb = "stores to" if kind & TouchKind.WRITE else "loads from"
         begun = f", started{site_suffix(start)}," if maker is not start else ""
         other = " (in another thread)" if touches.slot[access.touch] != rank.locate(start.index)[0].slot else ""
-        until = f"{call_at(completed)} completes it" if completed else "nothing completes it"
-        until = "it has not returned" if end == start.index else until
+        until = f"only {call_at(completed)} completes it" if completed else "no call completes it"
+        until = "that call has not returned" if end == start.index else until
         early = bool(holds.written[access.hold]) and not kind & TouchKind.WRITE
         early &= base_name(maker.function.name) in _REDUCTIONS
         made = make_finding(
             "early-reduction-use" if early else "buffer-reuse",
             f"rank {rank.index} {verb} {format_bytes(access.low, access.high, int(holds.address[access.hold]))} of "
-            f"a buffer{format_site(site)}{other} while {call_at(maker)}{begun} has it: {until}",
+            f"a buffer{format_site(site)}{other} while {call_at(maker)}{begun} still uses it: {until}",
             [start, *([completed] if completed else [])],
             evidence=self._make_evidence(access, start, completed),
             cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "

@@ -97,7 +97,9 @@ def parse_command(command: Sequence[str]) -> CompilerCommand:
     compiler, *rest = command
     words = list(_expand_response_files(rest))
     if any(word.startswith("-fsanitize=") and "thread" in word for word in words):
-        raise UsageError("weft cc: the line has -fsanitize=thread, whose hooks weft cc needs itself: leave it out")
+        raise UsageError(
+            "weft cc: -fsanitize=thread cannot be combined with `weft cc`, which uses the same hooks: leave it out"
+        )
     arguments: list[CommandArgument] = []
     named_language = False
     at = 0

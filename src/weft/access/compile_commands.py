@@ -42,7 +42,11 @@ def _read_entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
     except ValueError:
         held = None
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
-        raise UsageError(f"weft cc: {database} is not a compilation database: name another file, or remove it")
+        raise UsageError(
+            f"weft cc --commands {database}: this file exists and is not a compilation database: name another one, or "
+            "delete "
+            "it, and a new one is written"
+        )
     return held
 
 

@@ -84,7 +84,9 @@ def _compile_hooks(contents: dict[str, bytes], target: Path) -> None:
     """Compile the hooks to an object file at `target`. Raises UsageError if there is no C compiler, or it fails."""
     compiler = next((c for c in (os.environ.get("WEFT_CC"), "gcc", "cc", "clang") if c and shutil.which(c)), None)
     if compiler is None:
-        raise UsageError("there is no C compiler for the hooks of `weft cc`: install gcc, or name one in WEFT_CC")
+        raise UsageError(
+            "`weft cc` needs a C compiler for its own object file and found none: install gcc, or name one in WEFT_CC"
+        )
     try:
         make_private(target.parent)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -101,7 +103,12 @@ def _compile_hooks(contents: dict[str, bytes], target: Path) -> None:
                 errors="replace",
             )
             if done.returncode:
-                raise WeftError(f"cannot build the hooks of `weft cc` with {compiler}: {done.stderr.strip()}")
+                raise WeftError(
+                    f"{compiler} cannot compile the object file that `weft cc` links into programs: "
+                    f"{done.stderr.strip()}"
+                )
             Path(folder, "made.o").replace(target)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise WeftError(f"cannot build the hooks of `weft cc` in {target.parent}: {error}") from error
+        raise WeftError(
+            f"the object file that `weft cc` links into programs cannot be written in {target.parent}: {error}"
+        ) from error

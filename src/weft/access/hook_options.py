@@ -48,8 +48,8 @@ def choose_hook_options(compiler: str) -> list[str]:
     if gcc is None or "Free Software Foundation" not in version:
         said = version.splitlines()[0] if version else "nothing"
         raise UsageError(
-            f"weft cc: {compiler} is neither gcc (g++, gfortran) nor clang (it says {said!r}); only these can put in "
-            "the hooks. Build without `weft cc`, and buffers are watched by sample"
+            f"weft cc: {compiler} is neither gcc (g++, gfortran) nor clang (it says {said!r}): call one of "
+            "these. A program built without `weft cc` can be recorded, too: then only some of its buffers are checked"
         )
     new = int(gcc[1]) >= 11
     volatile = ["--param=tsan-distinguish-volatile=1"] if new else []

@@ -19,6 +19,7 @@ from weft.access.window_accesses import WindowAccesses, collect_window_accesses
 from weft.access.wording import access_word, add_access_site, format_site
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.deadlock.collective_calls import CollectiveCalls
 from weft.evidence import MetOperation, MetShared
 from weft.findings import Finding
@@ -59,9 +60,9 @@ def find_window_races(trace: Trace, order: Order) -> list[Finding]:
 
 
 def _describe_bytes(bytes_: tuple[int, int]) -> str:
-    """Return bytes as text: `bytes 0 to 8`, or only their number if they are addresses in a dynamic window."""
+    """Return bytes as text: `8 bytes at offset 0`, or only their number if they are addresses in a dynamic window."""
     low, high = bytes_
-    return f"bytes {low:,} to {high:,}" if high < _ADDRESSES else f"{high - low:,} bytes"
+    return plural(high - low, "byte") + (f" at offset {low:,}" if high < _ADDRESSES else "")
 
 
 @dataclass(frozen=True)

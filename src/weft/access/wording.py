@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from weft.base.words import plural
 from weft.findings import Finding, Site
 from weft.trace import Rank
 from weft.trace.layout import TouchKind
@@ -31,8 +32,8 @@ def format_site(site: CallSite) -> str:
 
 
 def format_bytes(low: int, high: int, base: int) -> str:
-    """Return bytes as text, such as `bytes 16 to 24`. They count from the start of a buffer, `base`."""
-    return f"bytes {low - base:,} to {high - base:,}"
+    """Return bytes as text, such as `8 bytes at offset 16`. The offset counts from the start of a buffer, `base`."""
+    return f"{plural(high - low, 'byte')} at offset {low - base:,}"
 
 
 def add_access_site(found: Finding, rank: Rank, site: CallSite, kind: int) -> Finding:

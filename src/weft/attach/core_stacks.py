@@ -61,7 +61,7 @@ def look_at_cores(core_paths: Sequence[Path], program: str = "") -> Job:
     size = max(len(found), *(core.size for core in found))
     more = [f"rank {one.rank}: {why}" for one, why in told if why]
     if any(core.rank is None for core in read):
-        more.append("the numbers of these ranks are Weft's: not every file says its own")
+        more.append("Weft numbered these ranks itself, as not every file says its rank")
     ranks = [one for one, _ in told]
     return Job(size, 0.0, ranks, [*describe_endings(found, {one.rank: one for one in ranks}), *more], ended=True)
 
@@ -117,17 +117,20 @@ def explain_unreadable_core(core: Core, program: str) -> str:
     Empty if it can.
     """
     if not program.startswith("/"):
-        return f"{core.path} does not say which program left it: name it by --program"
+        return f"{core.path} does not say which program dumped it: name the program with --program"
     if not (program + str(core.path.resolve())).isprintable():  # gdb takes what follows a line feed for a command
         return "its path, or its program's, has characters that are not printable: give the file another name"
     try:
         build = read_build_id(Path(program))
     except OSError:
-        return f"its program {program} is not here: name it by --program"
+        return f"its program {program} is not on this host: name it with --program"
     except ValueError:
         return f"{program} is not a 64-bit program"
     if core.build and build != core.build:
-        return f"{program} is another program, or was built again since (build ids differ): name its own by --program"
+        return (
+            f"{program} is another program, or was rebuilt since (the build ids differ): name the one that ran with "
+            f"--program"
+        )
     return ""
 
 

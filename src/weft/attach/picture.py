@@ -66,7 +66,7 @@ def draw_tree(job: Job, *, with_mpi_frames: bool = False) -> Picture:
     """
     said = [sentences.render_headline(job), *sentences.describe_job(job)]
     if len(said) > TOLD:
-        said = [*said[: TOLD - 1], f"and {len(said) - TOLD + 1} more sentences: weft attach tells all of them as text"]
+        said = [*said[: TOLD - 1], f"and {len(said) - TOLD + 1} more sentences: weft attach prints all of them as text"]
     top = 2 * MARGIN + LINE * len(said)
     boxes = [
         make_box(node)

@@ -79,7 +79,7 @@ class Pythons:
         for pid, told in run_py_spy(begin, pids):
             self._held.hold([pid])
             if isinstance(told, str):
-                self._problems[pid] = told.removeprefix(f"process {pid} cannot be looked into: ")
+                self._problems[pid] = told.removeprefix(f"process {pid} cannot be inspected: ")
                 continue
             found[pid] = told
             if are_still_in_calls(told, before[pid], now := read_stack_bytes(pid)):
@@ -177,7 +177,7 @@ class Dump:
             if time.monotonic() < self._limit:
                 return None
             self.end()
-            return f"py-spy does not come to its end within {SECONDS:.0f} seconds"
+            return f"py-spy did not end within {SECONDS:.0f} seconds"
         said, complaint = map(read_and_close, self._into)
         if status == 0:
             return {int(one["os_thread_id"] or 0): parse_frames(one["frames"]) for one in json.loads(said)}

@@ -54,7 +54,7 @@ def look_at_ranks(
         later = _read_all_threads(pythons, native, stopped_ranks, problems)
     problems |= native.problems
     for pid, one in seen.items():
-        one.problem = one.problem or ("" if pid in first else problems.get(pid, "it ended before it was looked at"))
+        one.problem = one.problem or ("" if pid in first else problems.get(pid, "it ended before its stack was read"))
         one.threads, one.later = first.get(pid, []), later.get(pid, [])
     return list(seen.values())
 

@@ -223,13 +223,15 @@ def describe_faults(job: Job) -> Iterator[str]:
         if one.problem:
             by_problem.setdefault(one.problem, []).append(one.rank)
     for problem, ranks in by_problem.items():
-        yield f"{rank_words(ranks)} could not be looked into: {problem}"
+        yield f"{rank_words(ranks)} could not be inspected: {problem}"
 
 
 def describe_rebuilt(job: Job) -> Iterator[str]:
     """Yield a sentence on the ranks whose lines are not known, as the program's file was replaced while they ran."""
     if ranks := [one.rank for one in job.ranks if one.replaced]:
-        yield f"{rank_words(ranks)}: the program's file was replaced since they began, so that its lines are not known"
+        yield (
+            f"{rank_words(ranks)}: the file of the program was replaced while they ran, so its source lines are unknown"
+        )
 
 
 def render_headline(job: Job) -> str:

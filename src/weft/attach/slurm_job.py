@@ -74,7 +74,7 @@ def look_at_job(job_or_step: str, interval: float) -> Job:
         if done.returncode or done.stderr.strip():
             break
     why = done.stderr.strip().splitlines()[-1:] or [f"srun ended with status {done.returncode} and gave no answer"]
-    raise WeftError(f"nothing was seen of job {job_or_step}: {why[0]}")
+    raise WeftError(f"job {job_or_step} could not be inspected: {why[0]}")
 
 
 def _run_srun(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -85,7 +85,7 @@ def _run_srun(command: list[str], environment: dict[str, str]) -> subprocess.Com
             env=environment,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise WeftError(f"srun --overlap does not answer: {error}") from error
+        raise WeftError(f"`srun --overlap` does not answer: {error}") from error
 
 
 def parse_answers(output: str) -> Iterable[dict[str, Any]]:

@@ -71,13 +71,15 @@ def check_tracing() -> Ability:
         asked = own_python("-I", "-S", "-c", SEIZED.format(seize=SEIZE, pid=pid))
         status = subprocess.run(asked, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False).returncode
     if not status:
-        return Ability("a process may be traced by another of its user")
+        return Ability("a process may trace another one of the same user")
     level = SCOPE.read_text().strip() if SCOPE.exists() else "0"
     if level == "0":
         return Ability("", f"the system forbids it (ptrace: {os.strerror(status)})", CONTAINER)
     remedy = f"`sysctl kernel.yama.ptrace_scope=0` as root; {CONTAINER}"
     if level == "3":
-        remedy = "3 stays until the machine starts again: change kernel.yama.ptrace_scope in /etc/sysctl.d"
+        remedy = (
+            "the value 3 stays until the machine restarts: change kernel.yama.ptrace_scope in /etc/sysctl.d and restart"
+        )
     return Ability("", f"the system forbids it (kernel.yama.ptrace_scope is {level})", remedy)
 
 
@@ -96,7 +98,7 @@ def check_own_memory() -> Ability:
     with suppress(OSError), Path("/proc/self/mem").open("rb", buffering=0) as memory:
         if os.pread(memory.fileno(), 5, there[0]) == source.raw:
             return Ability("/proc/self/mem has it")
-    return Ability("", f"the system forbids process_vm_readv ({words}): buffers in use and messages are not looked at",
+    return Ability("", f"the system forbids process_vm_readv ({words}): buffers and messages are not checked",
                    "in a container `--security-opt seccomp=unconfined`")  # fmt: skip
 
 
@@ -105,7 +107,9 @@ def check_gdb() -> Ability:
     """Check whether there is a gdb with Python that attaches to a process."""
     where, told, _ = _try_gdb()
     if not where:
-        return Ability("", "gdb is not here: no stacks, stops and values in C, C++ and Fortran", REMEDY)
+        return Ability(
+            "", "gdb is not installed: Weft cannot show stacks, stops and values in C, C++ and Fortran", REMEDY
+        )
     if "weft: Python" not in told:
         lack = (
             f"{where} was built without Python"
@@ -171,7 +175,9 @@ def check_shared_memory() -> Ability:
     try:
         held = os.statvfs(SHARED)
     except OSError:
-        return Ability("", f"{SHARED} is not there: MPICH's ranks cannot start", f"as root: mkdir {SHARED}; {MOUNTED}")
+        return Ability(
+            "", f"{SHARED} does not exist: MPICH's ranks cannot start", f"as root: mkdir {SHARED}; {MOUNTED}"
+        )
     free = held.f_bavail * held.f_frsize
     if free < ROOM:
         lack = f"{SHARED} has {free >> 10} KiB free: MPICH's ranks end with a bus error, and Open MPI's are slow"

@@ -77,7 +77,7 @@ def _find_missing_ability(path: str) -> str:
                               stdin=subprocess.DEVNULL)  # fmt: skip
         found = re.search(r"^GNU gdb .*?(\d+)\.\d+\S*$", done.stdout, re.M)
         if found and int(found[1]) < WHOLE_STATE:
-            return f"gdb {found[1]} calls no function in a program on a processor with AMX (gdb 14 does)"
+            return f"gdb {found[1]} cannot call functions in a program on a processor with AMX; gdb 14 can"
     return ""
 
 

@@ -19,5 +19,5 @@ def explain_free_threaded(whose: str, version: str, consequence: str) -> str:
     number = version.split(" ", 1)[0]
     minor = ".".join(number.split(".")[:2])
     return (
-        f"{whose} is the free-threaded build of Python {number}, {consequence}: use the ordinary build, python{minor}"
+        f"{whose} is the free-threaded build of Python {number}, {consequence}: use the standard build, python{minor}"
     )

@@ -29,7 +29,7 @@ def read_memory_map(pid: int, asked: str = "") -> str:
     except (FileNotFoundError, ProcessLookupError) as error:
         raise UsageError(f"{asked}: there is no such process") from error
     except PermissionError as error:
-        raise UsageError(f"{asked}: it belongs to another user; ask as that user, or as root") from error
+        raise UsageError(f"{asked}: it belongs to another user: run Weft as that user, or as root") from error
 
 
 def is_python(pid: int, asked: str = "") -> bool:
@@ -43,8 +43,8 @@ def explain_forbidden(pid: int) -> str:
 
     told = check_tracing()
     if told.lack:
-        return f"process {pid} cannot be looked into: {told.lack}; {told.remedy}"
-    return f"the system forbids to look into process {pid}: run as its user, or as root"
+        return f"process {pid} cannot be inspected: {told.lack}; {told.remedy}"
+    return f"the system forbids inspecting process {pid}: run Weft as its user, or as root"
 
 
 def read_status(pid: int) -> tuple[str, int]:
@@ -64,8 +64,8 @@ def why_not_examinable(pid: int) -> str:
     if not state or state in "ZX":
         return "it has ended"
     if tracer:
-        return f"process {tracer} is its debugger already"
-    return "it is stopped (kill -CONT lets it go on)" if state in "Tt" else ""
+        return f"process {tracer} debugs it already"
+    return "it is stopped (kill -CONT lets it continue)" if state in "Tt" else ""
 
 
 def poll_until_idle(pid: int, patience: float) -> Iterator[bool]:

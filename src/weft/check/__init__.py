@@ -97,14 +97,17 @@ def _describe_problems(
 ) -> Iterator[str]:
     """Yield sentences on what makes a check's result incomplete, and the notes of its front end."""
     if outcome.ended.cut_off:
-        yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
+        yield (
+            f"the program was ended after {request.timeout or 0:g} s (--timeout): what it would have done later is "
+            f"not checked"
+        )
     elif outcome.ended.status:
-        yield "the program did not end well: what it would have done is not checked"
+        yield "the program failed: what it would have done later is not checked"
     if seen.full_stack:
         yield messages.STACK_FULL.format(size=seen.full_stack)
     yield from outcome.notes
     if seen.is_empty:
-        yield f"nothing was looked at: {front_end.remedy}"
+        yield f"nothing was checked: {front_end.remedy}"
 
 
 def mark_sources(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:

@@ -157,7 +157,7 @@ def list_link_words(call: LinkCall, is_compiled: Callable[[Path], bool]) -> Iter
             if is_compiled(path):
                 continue
             if not path.is_file():
-                raise UsageError(f"{call.output.name} is linked with {path}, which is not there: build it first")
+                raise UsageError(f"{call.output.name} is linked with {path}, which does not exist: build it first")
             yield str(path)
 
 

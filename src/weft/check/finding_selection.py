@@ -22,7 +22,10 @@ def verify_selection(options: SelectionOptions, sources: Sequence[Path]) -> None
     for word in (*options.only, *options.skip):
         named = any(word_matches_file(word, str(path)) for path in sources)
         if word not in KINDS and not named and not re.search(rf"\b{re.escape(word)}\b", text, re.I):
-            raise UsageError(f"{word} names no kind of finding, no file and no procedure of the program")
+            raise UsageError(
+                f"{word} is neither a kind of finding (`weft explain` lists them) nor a file or procedure of the "
+                "program"
+            )
     verify_fail_on(options.fail_on)
 
 

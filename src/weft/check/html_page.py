@@ -29,7 +29,7 @@ def to_html(checked: CheckResult) -> str:
     parts = [f"{HEAD}<title>{title}</title><style>{STYLE}{MARKS}</style></head><body>", f"<h1>{title}</h1>"]
     parts += [f'<p class="end">{escape(printable(text))}</p>' for text in checked.problems]
     parts += [finding_html(finding) for finding in checked.findings]
-    parts += [f'<p class="run">Not looked at: {escape(printable(text))}</p>' for text in checked.looked.unchecked]
+    parts += [f'<p class="run">Not checked: {escape(printable(text))}</p>' for text in checked.looked.unchecked]
     parts += [
         f'<p class="run">{escape(text)}</p>'
         for text in (check_coverage.render_coverage(checked.looked), render_seconds(checked))

@@ -20,7 +20,7 @@ def to_sarif(checked: CheckResult) -> dict[str, object]:
     not end well or nothing was checked.
     """
     notes = [
-        *(f"Not looked at: {one}" for one in checked.looked.unchecked),
+        *(f"Not checked: {one}" for one in checked.looked.unchecked),
         check_coverage.render_coverage(checked.looked),
     ]
     successful = checked.whole and not checked.looked.is_empty

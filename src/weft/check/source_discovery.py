@@ -165,7 +165,7 @@ def read_compilation_database(path: Path, beside: Collection[Path] = ()) -> Disc
         which = "has all files that you name" if not fitting else "is meant: name the source of its main function, too"
         raise UsageError(
             f"{path}: the build makes {plural(len(programs), 'program')} ({name_programs(fitting or programs)}), "
-            f"and it is open which one {which}"
+            f"and Weft cannot tell which one {which}"
         )
     return collect_program(fitting[0], entries)
 
@@ -195,7 +195,7 @@ def find_built_program(command: Sequence[str]) -> tuple[int, DiscoveredSources]:
         gone = next(
             (word for word, path in zip(command, paths, strict=True) if "/" in word and not path.exists()), None
         )
-        missing = f"{gone} is not there" if gone else f"{command[0]} does not say what it is made of"
+        missing = f"{gone} does not exist" if gone else f"{command[0]} has no record of its sources"
         raise UsageError(
             f"{missing}: build the program with `weft cc` before the calls of gcc, g++ or gfortran, or name its "
             "sources: weft check prog.c"
@@ -204,7 +204,7 @@ def find_built_program(command: Sequence[str]) -> tuple[int, DiscoveredSources]:
     build = collect_sources(parse_entries([one for one in calls if "file" in one], path.parent))
     left = [source for source in build.sources if not source.is_file()]
     if left:
-        raise UsageError(f"{path} was built from {left[0]}, which is not there any more")
+        raise UsageError(f"{path} was built from {left[0]}, which does not exist any more: build it again")
     linked = tuple(word for one in calls if "file" not in one for word in list_link_inputs(one))
     return at, dataclasses.replace(build, linked=linked)
 
@@ -235,7 +235,10 @@ def is_recorded_object(path: Path) -> bool:
     if read_compiler_calls(path):
         return True
     if HOOKED in path.read_bytes():
-        raise UsageError(f"{path} has hooks, but no call: clang or an older `weft cc` made it; make it again, with gcc")
+        raise UsageError(
+            f"{path} was built with clang or by an older `weft cc`, so it does not name its sources: build it again "
+            "with gcc"
+        )
     return False
 
 

@@ -45,7 +45,7 @@ def render_blocks(checked: CheckResult, directives: bool = False) -> Iterator[tu
     if directives:
         yield from ((text, "dim") for text in list_directives_run(checked.looked))
     for text in checked.looked.unchecked:
-        yield f"Not looked at: {printable(text)}", "dim"
+        yield f"Not checked: {printable(text)}", "dim"
     yield check_coverage.render_coverage(checked.looked), "dim"
     if taken := render_seconds(checked):
         yield taken, "dim"
@@ -79,7 +79,7 @@ def render_seconds(checked: CheckResult) -> str:
 def render_no_findings(checked: CheckResult) -> str:
     """Return what to say if there are no findings; it depends on whether the check was complete."""
     if checked.looked.is_empty:
-        return "Nothing was looked at"
+        return "Nothing was checked"
     if checked.hidden and checked.whole:
         return "Nothing else found"
     return "Nothing found" if checked.whole else "Nothing found so far"

@@ -65,7 +65,7 @@ def count_processors(grid: str) -> int:
     for word in grid.split("x"):
         count *= int(word)
     if count > MOST:
-        raise UsageError(f"-p {grid} has {count} processors; at most {MOST} are run in turn")
+        raise UsageError(f"-p {grid} has {count} processors; Weft simulates at most {MOST}: choose a smaller grid")
     return count
 
 

@@ -103,7 +103,7 @@ def translate_to_openmp(name: str, text: str) -> str:
     source = CilkSource(name, text)
     found = next((f for f in REFUSED.finditer(source.code) if source.is_cilk5 or f[1] not in CILK5), None)
     if found is not None:
-        raise UsageError(f"{source.describe_position(found.start())}: `{found[1]}` has no like in OpenMP's tasks")
+        raise UsageError(f"{source.describe_position(found.start())}: `{found[1]}` has no counterpart in OpenMP tasks")
     edits = [TextEdit(f.start(), f.end(), "") for f in INCLUDE.finditer(text)]
     edits += [TextEdit(f.start(), f.end(), f"{{ {WAIT} }}") for f in re.finditer(source.sync, source.code)]
     edits += edit_loops(source) + edit_functions(source)
@@ -138,7 +138,10 @@ def edit_loops(source: CilkSource) -> list[TextEdit]:
         end = source.find_closing_bracket(first) if source.code[first] == "{" else source.code.index(";", body)
         if (spawn := re.search(source.spawn, source.code[body:end])) is not None:
             place = source.describe_position(body + spawn.start())
-            raise UsageError(f"{place}: a spawn within `cilk_for`: give it a function of its own")
+            raise UsageError(
+                f"{place}: a spawn within `cilk_for` is not supported: put the body of the loop into a function of "
+                "its own"
+            )
         found.append(TextEdit(loop.start(), loop.end(), '_Pragma("omp taskloop default(shared)") for'))
     return found
 
@@ -192,11 +195,12 @@ def edit_spawn(source: CilkSource, position: int) -> TextEdit:
     word = re.match(source.spawn, source.code[position:])
     call = CALL.match(source.code, position + (word.end() if word is not None else 0))
     if call is None:
-        raise UsageError(f"{source.describe_position(position)}: only the call of a named function can be spawned")
+        raise UsageError(f"{source.describe_position(position)}: only a call of a named function can be spawned")
     shut = source.find_closing_bracket(call.end() - 1)
     if not (ends := re.match(r"\s*;", source.code[shut + 1 :])):
         raise UsageError(
-            f"{source.describe_position(position)}: a spawn is a statement of its own, or all of what is assigned"
+            f"{source.describe_position(position)}: a spawn must be a statement of its own, or the whole right side "
+            "of an assignment"
         )
     before, own, held = "", [], []
     target = ""
@@ -230,13 +234,15 @@ def split_assignment(source: CilkSource, text_before_spawn: str, position: int) 
     """
     if (found := re.fullmatch(r"(?s)(.*?)\s*[-+*/|&^]?=", text_before_spawn)) is None:
         raise UsageError(
-            f"{source.describe_position(position)}: a spawn is a statement of its own, or all of what is assigned"
+            f"{source.describe_position(position)}: a spawn must be a statement of its own, or the whole right side "
+            "of an assignment"
         )
     target = found[1]
     declared = re.fullmatch(r"(?s)((?:const\s+)?[A-Za-z_][\w:<>, ]*[\s*&]+)([A-Za-z_]\w*)", target)
     if declared is not None and declared[1].strip() == "auto":
         raise UsageError(
-            f"{source.describe_position(position)}: a variable of type `auto` that is spawned: write its type"
+            f"{source.describe_position(position)}: the type of this variable is `auto`, and a spawn sets it: write "
+            "its type"
         )
     return (f"{target}; ", declared[2]) if declared is not None else ("", target)
 

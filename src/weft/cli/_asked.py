@@ -17,7 +17,8 @@ def add_trust_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="let a replay execute the program that RUN names without asking, though you did not record RUN here",
+        help="do not ask before a replay executes the program that RUN names, if RUN was recorded by another user or "
+        "on another machine",
     )
 
 
@@ -34,14 +35,14 @@ def require_consent(folder: Path, facts: Mapping[str, Any], *, trust: bool, earl
     if earlier_consent == word or not (why := explain_doubt(folder, facts)):
         return word
     command, place = describe_execution(facts)
-    text = f"{shorten_path(folder)}: {why}; a replay executes, as you, `{command}` in {place}"
+    text = f"{shorten_path(folder)}: {why}; a replay executes `{command}` in {place} with your rights"
     if trust:
         say(text)
         return word
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"{text}: give --trust to allow it, or give a program of yours after --")
+        raise UsageError(f"{text}. Add --trust to allow that, or name a program of yours after --")
     say(text)
     print("weft: execute it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError(f"{shorten_path(folder)} is not replayed")
+        raise UsageError(f"{shorten_path(folder)} is not replayed, as you did not agree")
     return word

@@ -57,7 +57,9 @@ def replay_with_probes(run: Path, probes: Path, out: Path, consent: str) -> None
     """Replay a run into `out` with the configuration `probes`; `consent`: the hash of what may be executed. WeftError
     if the replay leaves no values."""
     if not (run / "ranks").is_dir():
-        raise WeftError(f"{run} has no calls of MPI and is not replayed: record it again with its probes at level full")
+        raise WeftError(
+            f'{run} has no MPI calls, so it cannot be replayed: record it again with level = "full" for its probes'
+        )
     command = own_python(
         "-m", "weft.cli.main", "replay", str(run), "--probes", str(probes), "--out", str(out), "--agreed", consent
     )
@@ -65,5 +67,5 @@ def replay_with_probes(run: Path, probes: Path, out: Path, consent: str) -> None
         command, capture_output=True, text=True, errors="replace", timeout=LIMIT, check=False, stdin=subprocess.DEVNULL
     )
     if not (out / "values").is_dir():
-        last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise WeftError(f"the replay of {run} kept no values: {last[0].removeprefix('weft: ')}")
+        last = done.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
+        raise WeftError(f"the replay of {run} recorded no values: {last[0].removeprefix('weft: ')}")

@@ -32,7 +32,9 @@ def describe_lost_host(job: Job) -> list[str]:
     from weft.launch.local.lost_hosts import describe_host_names
 
     host = describe_host_names(job.run.facts.get("lost") or ())
-    lines = [f"the run was ended: {host} did not answer any more, and the ranks of the others stood still in MPI"]
+    lines = [
+        f"Weft ended the run: {host} did not answer any more, and the ranks on the other hosts made no progress in MPI"
+    ]
     waits = WAITS.get(job.shared_run.step.system) if job.shared_run is not None else None
     if waits is not None:
         lines.append(f"{waits.format(host)}: end it by Ctrl-C or its batch job. The report is whole")

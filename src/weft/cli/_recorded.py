@@ -39,7 +39,7 @@ def record_program(
     facts = read_facts(made) if made is not None else {}
     is_typed_here = (facts.get("command"), facts.get("cwd")) == (list(command), str(Path.cwd()))
     if made is None or not is_typed_here or str(facts.get("started")) < begun:
-        raise WeftError(f"there is no record of `{' '.join(command)}`")
+        raise WeftError(f"`{' '.join(command)}` left no record: run it with `weft run` to see why")
     return made
 
 

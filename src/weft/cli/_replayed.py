@@ -75,7 +75,7 @@ def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argpar
     """Return the lines and the exit status for a replay in which no rank was recorded."""
     entered = trace.system.entered
     if session.result is Result.TIMED_OUT:
-        text = f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had {entered}"
+        text = f"the replay was ended after {args.timeout:g} seconds (--timeout), and no rank had {entered}"
         return [text], LEFT_STATUS
     status = job.process.shell_status
     said = f"nothing was replayed: the program ended with status {status} before it had {entered}"
@@ -144,7 +144,7 @@ def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
         return [f"{ranks_text(blind)} ran without the replay: {unseen}"], LEFT_STATUS
     # A launcher ends ranks that are about to start when another one fails.
     absent = [
-        f"{ranks_text(blind)} did not come to the replay: the job ended with status {status} before, or {unseen}"
+        f"{ranks_text(blind)} took no part in the replay: the job ended with status {status} first, or {unseen}"
     ] if blind else []  # fmt: skip
     if short and trace.run.get("ended") == "finished":
         came = [row for row in short if row[0] not in blind]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LONG: Final = 64 << 20
 """The bytes from which on the move is announced before it begins."""
-LOCAL: Final = "`--local /tmp` records on each host's own disk"
+LOCAL: Final = "add `--local /tmp` to record on each host's own disk"
 OTHER: Final = "choose another place with --out"
 
 

@@ -30,14 +30,14 @@ def refuse_trace_options(args: argparse.Namespace) -> None:
     if args.trace is None:
         for name in ("live", "out"):
             if getattr(args, name):
-                raise UsageError(f"--{name} is about values: give --trace CONFIG, too")
+                raise UsageError(f"--{name} compares values: add --trace CONFIG")
         return
     for name in REFUSED:
         if getattr(args, name):
             raise UsageError(f"--{name.replace('_', '-')} chooses findings, and --trace compares values: leave one out")
     for form, _ in requested_formats(args):
         if form not in ("text", "json"):
-            raise UsageError(f"--format {form} is for findings: values are shown as text or json")
+            raise UsageError(f"--format {form} is for findings: with --trace, use text or json")
 
 
 def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
@@ -72,8 +72,8 @@ def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: P
     notes = [note.replace("with --probes", "with --trace") for note in made.kept[0].notes]
     unknown = report_values(replace(made.kept[0], notes=notes))
     if unknown and len(made.kept[0].unknown) == read_configuration(args.trace).named_entries:
-        say(f"nothing of {args.trace} applied: the program has none of the names in it, and no values are compared; "
-            "remove the file to have one written with the names that there are")  # fmt: skip
+        say(f"no values are compared: the program has none of the names in {args.trace}; delete that file, and a new "
+            "one with the program's names is written")  # fmt: skip
         return NOTHING_STATUS
     if not all(one.probes for one in made.kept):
         return _report_no_values(request)
@@ -83,8 +83,8 @@ def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: P
 
 def _report_no_values(request: CheckRequest) -> int:
     """Say that no values were recorded, and return the status for that."""
-    say(f"no values were kept of {' '.join(map(str, request.sources))}: its parallel loops did not run, or what they "
-        "write holds no plain numbers; let the program reach them")  # fmt: skip
+    say(f"no values of {' '.join(map(str, request.sources))} were recorded: its parallel loops did not run "
+        "(choose input that reaches them), or they write no plain numbers")  # fmt: skip
     return NOTHING_STATUS
 
 

@@ -28,8 +28,8 @@ def explain_refusal(command: str, message: str) -> str:
         word, choices = choice["word"].strip("'"), re.findall(r"[\w.-]+", choice["choices"])
         if option == "COMMAND":
             return f"there is no command {word}{suggest(word, choices)} (`weft help` lists them)"
-        return f"{command}: {option} {word}: write {', '.join(choices[:-1])} or {choices[-1]}"
-    what = re.sub(r"expected (one|at least one) argument", "a value is missing behind it", found["what"])
+        return f"{command}: {option} {word}: unknown value; use {', '.join(choices[:-1])} or {choices[-1]}"
+    what = re.sub(r"expected (one|at least one) argument", "a value is missing after it", found["what"])
     what = re.sub(r"invalid (int|float) value: ('.*')", r"\2 is not a number", what)
     return f"{command}: {option}: {what}"
 
@@ -38,7 +38,7 @@ def explain_unknown(command: str, unknown: Sequence[str], options: Iterable[str]
     """Return what is wrong with words that a command does not know; `options`: those that it has."""
     word = next((one for one in unknown if one.startswith("-")), unknown[0])
     if not word.startswith("-"):
-        return f"{command}: {word} is one word too many {_help(command)}"
+        return f"{command}: unexpected argument {word} {_help(command)}"
     name = word.partition("=")[0]
     said = f"there is no option {name}{suggest(name, options)} {_help(command)}"
     return f"{command}: {said}" if command else said

@@ -56,13 +56,13 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `weft attach`: print, or write to a file, where each rank of a job is, and return the exit status."""
     if args.interval < 0:
-        raise UsageError(f"--interval {args.interval:g}: give 0 or more seconds")
+        raise UsageError(f"--interval {args.interval:g}: not a number of seconds from 0 on; 0 looks once")
     if args.core and args.what:
         raise UsageError("--core shows ranks that have ended: leave out the process or job")
     if args.program and not args.core:
         raise UsageError("--program needs --core: of running processes Weft finds the program itself")
     if args.output is not None and args.output.exists():  # before the look: it would be lost
-        raise UsageError(f"{args.output} exists: remove it, or name another place")
+        raise UsageError(f"{args.output} exists: delete it, or name another file")
     with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors
         job = look_at_job(args, held)
         text = FORMS[args.format](job, args.all)
@@ -102,7 +102,11 @@ def look_at_job(args: argparse.Namespace, resources: ExitStack) -> Job:
     from weft.attach.rank_stacks import look_at_ranks
 
     size = max([len(ranks), *(process.size for process in ranks)])
-    notes = [] if all(process.job for process in ranks) else ["the numbers of these ranks are Weft's, not a launcher's"]
+    notes = (
+        []
+        if all(process.job for process in ranks)
+        else ["Weft numbered these ranks itself: their launcher's numbers are unknown"]
+    )
     return Job(size, args.interval, look_at_ranks(ranks, args.interval, still, gdbs), notes)
 
 
@@ -152,7 +156,7 @@ def is_process(word: str) -> bool:
 def parse_pid(word: str) -> int:
     """Return the process number in a word. UsageError if it is not one."""
     if not word.isdigit() or int(word) < 1:
-        raise UsageError(f"{word} is neither a process of this host nor a job of Slurm that runs")
+        raise UsageError(f"{word} is neither a process on this host nor a running job of Slurm")
     return int(word)
 
 

@@ -1,8 +1,8 @@
-"""Find data races and wrong directives in OpenMP, Numba and DVM programs.
+"""Find data races, misplaced barriers and wrong directives in OpenMP, Numba and DVM programs.
 
 Weft runs the program once, sequentially, and looks for what can go wrong in any parallel run with the same input.
 
-weft check prog.c part.cpp             OpenMP in C, C++ or Fortran: races, misplaced barriers, lock orders that deadlock
+weft check prog.c part.cpp             OpenMP in C, C++ or Fortran; Weft compiles it with $CC (default gcc) and -fopenmp
 weft check src/                        all sources of a folder, or those of its compile_commands.json
 weft check -- ./prog ARGS              the sources of a program built with `weft cc`, with the options used then
 weft check prog.py ARGS                Python with Numba: every prange of its @njit(parallel=True) functions
@@ -71,7 +71,7 @@ def register(subparsers: Any) -> None:
         "--args",
         metavar="ARGS",
         default="",
-        help="pass these arguments to the program, split as a shell does; like ARGS after FILE... --",
+        help="pass these arguments to the program, split as a shell does; the same as writing them after -- at the end",
     )
     parser.add_argument(
         "-p", "--processors", metavar="GRID", default="", help="DVM: simulate this grid of processors: 4, 2x2, 2x2x1"
@@ -93,7 +93,7 @@ def register(subparsers: Any) -> None:
     )
     _options.add_timeout(parser, "end the program after SECONDS")
     for name, what in (
-        ("--only", "show only findings of this kind, file or procedure; repeatable"),
+        ("--only", "show, and count for the exit status, only findings of this kind, file or procedure; repeatable"),
         ("--skip", "leave out findings of this kind, file or procedure; repeatable"),
     ):
         parser.add_argument(name, action="append", default=[], metavar="WORD", help=what)
@@ -102,7 +102,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--trace", type=Path, metavar="CONFIG",
         help="DVM: compare the values of a run without directives with those of each processor; CONFIG lists the "
-        "values (a file that does not exist is written, to be edited)",
+        "values; if it does not exist, Weft writes it with all values: edit it and repeat the command",
     )  # fmt: skip
     parser.add_argument("--live", action="store_true", help="with --trace: stop at the first value that differs")
     _options.add_out(parser, "with --trace: directory of both runs (default: below weft-runs)")

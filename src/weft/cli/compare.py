@@ -8,7 +8,7 @@ weft compare REFERENCE RUN --debug         opens the debugger at the first diffe
 weft compare REFERENCE RUN --view          shows both runs in the browser at the first difference
 
 Weft aligns the values of probes by loop, iteration and global index, so the runs may have different numbers of ranks.
-It aligns calls rank by rank. The status is 0 if values, calls and the ends of both runs are equal, and 1 if not.
+It aligns calls rank by rank. Exits 0 if values, calls and the ends of both runs are equal, and 1 if not.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def register(subparsers: Any) -> None:
     what.add_argument("--calls", action="store_true", help="compare only the MPI calls")
     parser.add_argument(
         "--polls", action="store_true",
-        help="also compare tests, probes that return at once and MPI_Waitsome, whose outcomes timing decides",
+        help="also compare tests, nonblocking probes and MPI_Waitsome, whose outcomes depend on timing",
     )  # fmt: skip
     parser.add_argument(
         "--except", action="append", default=[], metavar="FILE:LINE", dest="exempt",
-        help="leave out what the messages of the calls at this line hold, such as times; repeatable",
+        help="do not compare the contents of messages of the calls at this line, such as times; repeatable",
     )  # fmt: skip
     add_tolerances(parser)
     _asked.add_trust_option(parser)
@@ -121,7 +121,7 @@ def _find_exempt_calls(args: argparse.Namespace, trace: Trace) -> ExemptCalls | 
         return None
     exempt = ExemptCalls(args.exempt)
     if unknown := exempt.find_unknown_places(trace):
-        raise UsageError(f"--except {unknown[0]}: {trace.path} has no call from there (`weft dump` shows the lines)")
+        raise UsageError(f"--except {unknown[0]}: {trace.path} has no call at this line (`weft dump` shows the lines)")
     return exempt
 
 
@@ -172,7 +172,7 @@ def _describe_missing_values(args: argparse.Namespace, values: ValueComparison |
 
     have = [(run / FOLDER).is_dir() for run in (args.reference, args.run)]
     if values is None and not args.calls and have[0] != have[1]:
-        yield f"values were not compared: no probe of the {'run' if have[0] else 'reference'} kept one"
+        yield f"values were not compared: no probe of the {'run' if have[0] else 'reference'} recorded a value"
 
 
 def _print_commands(args: argparse.Namespace) -> None:
@@ -266,6 +266,7 @@ def open_with_events(path: Path) -> Trace:
     trace.require_beginning("a comparison")
     if trace.level == Level.OUTCOMES:
         raise UsageError(
-            f"{path} was recorded at level `outcomes`, which has no events to compare: `weft replay {path}` records it"
+            f"{path} was recorded at level `outcomes`, which has no events to compare: replay it (`weft replay "
+            f"{path}`) and compare the replay"
         )
     return trace

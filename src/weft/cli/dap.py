@@ -1,11 +1,11 @@
 """Serve the debugger to VS Code, Neovim, Emacs or any other editor with the Debug Adapter Protocol.
 
-weft dap                 speak over standard input and output, as editors start adapters
+weft dap                 talk to the editor over standard input and output (the editor starts this command)
 weft dap --port 4711     listen on this port of this host, for one editor after the other (0: any free port, printed);
                          the secret that is printed (or $WEFT_DAP_SECRET) goes into the launch configuration as "secret"
 weft dap --socket PATH   the same on a Unix socket that only you can connect to
 
-The editor starts this command. Its launch configuration names a recorded run, or a program to record first. A rank is
+The launch configuration of the editor names a recorded run, or a program to record first. A rank is
 shown as a thread; a stop stops all ranks; steps back and reverse-continue go back in the record. A launch
 configuration of VS Code: {"type": "weft", "request": "launch", "run": "weft-runs/prog-1"}; docs/editors.md in
 Weft's sources has those of other editors.
@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
 def parse_port(text: str) -> int:
     """Return the port number in a text."""
     if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use 0 to 65535 (0: any free one)")
     return int(text)
 
 

@@ -87,7 +87,7 @@ def record_first(args: argparse.Namespace, *, as_json: bool) -> Path:
 def debug_replay(args: argparse.Namespace) -> int:
     """Debug a replay of the run, as `weft replay --debug` does; return the exit status."""
     if args.force or args.hold or args.out:
-        raise UsageError("--debug goes with --until and --break only")
+        raise UsageError("--debug can be combined with --until and --break only: leave out the other options")
     places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]
     path, replay = require_consent(args)
     return run_debugger(path, replay, args.rest, None, first=[f"{name} {text}" for name, text in places])

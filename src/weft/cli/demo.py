@@ -1,4 +1,6 @@
-"""Record a small program that hangs, and say what is wrong with it.
+"""Try Weft: record a small program that hangs, and print what is wrong with it.
+
+weft demo
 
 The program (heat.py, a heat equation with a halo exchange) comes with Weft, with its corrected twin heat_fixed.py.
 """
@@ -29,7 +31,8 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 def register(subparsers: Any) -> None:
     """Declare `weft demo` and its options to argparse."""
-    subparsers.add_parser("demo", help="try Weft on a small program that hangs", description=__doc__)
+    subparsers.add_parser("demo", help="try Weft on a small program that hangs", description=__doc__,
+                          formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Say which MPIs, launchers, compilers and mpi4py are here, whether they work together, and what to do if not.
+"""Print which MPIs, launchers, compilers and mpi4py are installed, whether they work together, and what to do if not.
 
 weft doctor                                        this machine
 weft doctor --hosts a,b                            test messages between hosts a and b, with mpiexec from the PATH
@@ -33,9 +33,11 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="format of the result (default: text)"
     )
-    parser.add_argument("--bug-report", action="store_true", help="print the facts that a bug report needs")
+    parser.add_argument("--bug-report", action="store_true", help="print what a bug report to Weft's authors needs")
     parser.add_argument(
-        "--hosts", metavar="A,B,...", help="send messages between these hosts, and say which settings help"
+        "--hosts",
+        metavar="A,B,...",
+        help="send test messages between these hosts, and print settings that help if none arrive",
     )
 
 

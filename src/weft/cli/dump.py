@@ -2,14 +2,14 @@
 
 weft dump RUN                            all calls in the order of time
 weft dump RUN --rank 0-3,7 --function MPI_Send --tag 7 --time 1.2s-3s --comm world
-weft dump RUN --where "fn:Recv is:open"  a filter as the view has it (fn rank peer tag comm site time wait count is)
+weft dump RUN --where "fn:Recv is:open"  receives that did not return (keys: fn rank peer tag comm site time is ...)
 weft dump RUN --definitions              what the names in the calls mean: communicators, datatypes, windows, ...
 weft dump RUN --format json              one JSON object a line
 weft dump RUN --format csv -o calls.csv  a table for other tools;  parquet needs `pip install 'weft-debugger[export]'`
 weft dump RUN --last 20                  the last calls;  --count: only how many there are
 
-Without RUN, the newest run is taken. A call that never returned is shown as "still in this call". Runs of level
-`outcomes` hold outcomes in place of calls; these are printed as they are.
+Without RUN, the newest run is taken. A call that never returned is shown as "still in this call". A run of
+--level outcomes has no calls: its outcomes are printed instead.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any
     if args.definitions:
         if args.format in ("csv", "parquet"):
             raise UsageError(
-                f"--format {args.format} is a table of calls: leave it out with --definitions, or take --format json"
+                f"--format {args.format} is a table of calls: with --definitions, leave --format out or use --format "
+                "json"
             )
         rows = select_rows(list_definitions(trace, wanted), args, to)
         if args.format == "json":

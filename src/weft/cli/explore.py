@@ -2,7 +2,7 @@
 
 Use it when `weft report` has warned of a message race: it shows whether another order does harm.
 
-weft explore RUN                          tries every outcome of the wildcard receives and probes
+weft explore RUN                          tries every other outcome of receives and probes from any source
 weft explore RUN --finding 2              tries only one race, by its number in `weft report RUN`
 weft explore RUN --budget 300             stops after 300 s (default: 60); the same command continues later
 weft explore -n 4 -- ./prog ARGS          records the program first
@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
     trace = weft.open(args.run or made or rundir.find_newest_run())
     trace.require_beginning("an exploration")
     if trace.level is Level.OUTCOMES:
-        raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: replay it once whole, "
-                         "and explore the replay")  # fmt: skip
+        raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: run `weft replay "
+                         f"{trace.path}` once, and explore that replay")  # fmt: skip
     jobs = args.jobs or max(1, len(os.sched_getaffinity(0)) // len(trace.ranks))
     program = args.rest if args.run is not None else ()
     if made is not None:
@@ -194,7 +194,7 @@ def write_explored(trace: Trace, explored: Explored, search: Search, runs: Repla
     try:
         write_explored(trace.path, explored, [runs.results[one.trace.path] for one in search.outcomes])
     except OSError as error:
-        say(f"{trace.path}: what was explored cannot be kept there ({error.strerror})")
+        say(f"{trace.path}: the explored outcomes cannot be stored there ({error.strerror})")
 
 
 def report_no_variants(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
@@ -206,7 +206,7 @@ def report_no_variants(trace: Trace, args: argparse.Namespace, left: Unvaried) -
         print(json.dumps(told))
     else:
         where = "that race" if args.finding else "its wildcard receives, probes and calls of several requests"
-        print(f"{shorten_path(trace.path)}: no other outcome: {where} can only come out as recorded")
+        print(f"{shorten_path(trace.path)}: no other outcome is possible: {where} can only come out as recorded")
         for text in left.describe():
             print(text)
     return 0
@@ -228,7 +228,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
         how = f"{len(explored.cut_off)} more could not be run to the end"
     print(f"{shorten_path(trace.path)}: {tried}: {how}")
     if explored.left and explored.ended != "all":
-        print(f"at most {explored.left} more to look at: the same command goes on")
+        print(f"at most {explored.left} more are left: the same command continues with them")
     if not explored.steady:
         print("what the program prints differs from replay to replay, so it is not compared")
     print()
@@ -242,7 +242,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
         what = "; ".join(row.effects) or ("as recorded" if row.number == 0 else "the same result")
         print(f"  {row.number:>3}  {row.run:<{width}}  {_variant_text(row):<{from_width}}  {what}")
         if len(rows) > MANY and row.number and alike[row.effects] > 1:
-            print(f"       and {alike[row.effects] - 1} more that do so (--format json names them)")
+            print(f"       and {alike[row.effects] - 1} more with the same effect (--format json names them)")
             shown.add(row.effects)
     print()
     for line, label in explored.races:
@@ -251,7 +251,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
         print(f"{line}: {label}{more}")
     print_cut_off_variants(trace, explored)
     if explored.unknown:
-        print(f"not varied: {explored.unknown} requests in calls of several that are of collectives, files or the like")
+        print(f"not varied: {explored.unknown} requests of collectives, files and other operations without messages")
     for text in explored.unvaried.describe():
         print(text)
 
@@ -260,9 +260,9 @@ def print_cut_off_variants(trace: Trace, explored: Explored) -> None:
     """Print which variants were not run to their end and why, each with the command that shows it."""
     for variant, why in explored.cut_off[:MANY]:
         run = shorten_path(trace.path.with_name(explored.rows[variant.parent].run))
-        print(f"not known: weft replay {run} --force {variant.forced}: {why}")
+        print(f"unknown result: weft replay {run} --force {variant.forced}: {why}")
     if len(explored.cut_off) > MANY:
-        print(f"not known: {len(explored.cut_off) - MANY} more (--format json names them)")
+        print(f"unknown results: {len(explored.cut_off) - MANY} more (--format json names them)")
     if explored.cut_off:
         print("the same command tries these again; --timeout gives each run more time")
 

@@ -1,4 +1,4 @@
-"""Write a recorded run in the format of another tool.
+"""Convert a recorded run for another tool: Vampir, pandas, Perfetto and others.
 
 Weft writes to the current directory, under the run's name, or to the PATH of -o, which must not exist yet. Without RUN,
 the newest run is taken. Formats marked * need `pip install 'weft-debugger[export]'`. Runs larger than memory can be

@@ -1,8 +1,8 @@
 """Collect the records that hosts wrote to their own disks into one run.
 
-srun --ntasks-per-node=1 weft gather RUN     each host of a run with --local hands over what it still has; all hosts
-                                             must see the directory of RUN
-weft gather RUN HOSTDIR...                   folders or .weftpack files that you copied from DIR of the hosts
+srun --ntasks-per-node=1 weft gather RUN     one process on each host adds the records that the host still has; all
+                                             hosts must see the directory of RUN (or mpiexec, one process a host)
+weft gather RUN HOSTDIR...                   adds folders or .weftpack files copied from hosts (from --local DIR)
 
 Use it if `weft run --local` could not collect all records at its end.
 
@@ -56,6 +56,6 @@ def report_result(run: Path, gathered: GatherResult) -> int:
     for problem in gathered.problems:
         say(problem)
     came = [f"{one['files']} file{'s' * (one['files'] != 1)} of {one['host']}" for one in gathered.hosts]
-    say(f"gathered {', '.join(came) or 'nothing: no record of this run lies on this host'}; "
+    say(f"gathered {', '.join(came) or 'nothing: this host has no record of this run'}; "
         f"{gathered.ranks} rank{'s' * (gathered.ranks != 1)} in {shorten_path(run)}")  # fmt: skip
     return int(bool(gathered.missing))

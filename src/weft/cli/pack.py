@@ -1,6 +1,6 @@
 """Put the records of all ranks into one file, for file systems that are slow with many files.
 
-weft pack RUN...
+weft pack weft-runs/heat-1       pack one run, or several
 
 `weft run` does so by itself at its end, from 256 ranks on. Every command reads a packed run as before. Exits 0 if every
 record is packed, 1 if some stay files of their own; Weft then says which.
@@ -43,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
 def report_packing(run: Path, packed: PackingResult) -> bool:
     """Say what became of one run; return whether some records stay as they are."""
     for why in packed.left:
-        say(f"left as it is: {why}")
+        say(f"not packed: {why}")
     if packed.ranks:
         say(f"{packed.ranks:,} records of {shorten_path(run)} are in ranks/{packed.name}: "
-            f"{packed.now:,} bytes in place of {packed.before:,}")  # fmt: skip
+            f"{packed.now:,} bytes instead of {packed.before:,}")  # fmt: skip
     elif not packed.left:
-        say(f"{shorten_path(run)} has fewer than two records that are files of their own: nothing to pack")
+        say(f"{shorten_path(run)} has fewer than two record files: nothing to pack")
     return bool(packed.left)

@@ -5,7 +5,7 @@ nothing to do with MPI_Probe). Add probes, compile, `weft run` twice: `weft comp
 differs.
 
 weft.probe("residual", r)                  Python: import weft
-weft_probe("residual", &r, double);        C and C++: #include <weft.h>
+weft_probe("residual", &r, double);        C and C++: #include <weft.h>; an array: weft_probe_n("u", u, double, n);
 call weft_probe("residual", r)             Fortran: use weft
 
 weft probes RUN                            each probe of a run: its line, how often it ran, its type and shape

@@ -8,14 +8,15 @@ weft replay RUN --until 2:57                   stop rank 2 before its event 57; 
 weft replay RUN --until solver.py:40#3         before the 3rd call at line 40
 weft replay RUN --break solver.py:40           stop there too, but other ranks run as far as they can without it
 weft replay RUN --until 2:57 --sequential      one rank at a time, always in the same order
-weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; then all is free
+weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; the rest is free
 weft replay RUN --debug                        at a prompt, like `weft debug RUN`
 weft replay RUN -n 4 -- ./prog-openmpi         another build of the program (another MPI), with the recorded arguments
 
 WHERE is RANK:EVENT (`weft report` and `weft dump` print these numbers), FILE:LINE[#N], FUNCTION[#N], t=SECONDS or
-finding:N. Without RUN, the newest run is taken. The replay is recorded like any run. Exits with the program's own
-status; 0 if the ranks stopped where you asked, 3 if the replay is a proven deadlock, 5 if a rank did something that the
-record does not have or could not continue.
+finding:N. Without RUN, the newest run is taken. After a stop, the replay prints where each
+rank is, and ends; --hold keeps the ranks, --debug opens a prompt. The replay is recorded like any run. Exits with the
+program's own status; 0 if the ranks stopped where you asked, 3 if the replay is a proven deadlock, 5 if a rank made
+another call than its record has, or could not continue.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def register(subparsers: Any) -> None:
         help="stop before WHERE; other ranks run only as far as that needs; repeatable",
     )
     parser.add_argument(
-        "--latest", action="store_true", help="with --until: let other ranks run as far as they can, as with --break"
+        "--latest",
+        action="store_true",
+        help="with --until: let other ranks run as far as they can, so that --until stops as --break does",
     )
     parser.add_argument(
         "--break",
@@ -108,11 +111,13 @@ def run(args: argparse.Namespace) -> int:
     """Run `weft replay`: check the options, then replay the run or debug it; return the exit status."""
     command = args.rest
     if args.force and (args.until or args.breaks):
-        raise UsageError("--force runs on freely: it does not go with --until or --break")
+        raise UsageError(
+            "--force cannot be combined with --until or --break: after the forced outcome the program runs on freely"
+        )
     if args.sequential and (args.force or args.debug):
-        raise UsageError("--sequential follows the record to the end: it does not go with --force or --debug")
+        raise UsageError("--sequential follows the record to its end, so it cannot be combined with --force or --debug")
     if args.debug and (args.probes or args.hash_messages):
-        raise UsageError("--debug records nothing: it does not go with --probes or --hash-messages")
+        raise UsageError("--debug records nothing, so it cannot be combined with --probes or --hash-messages")
     if args.stdin is not None and not args.debug:
         feed_stdin(args.stdin)
     if args.debug:
@@ -150,7 +155,7 @@ def run_replay(args: argparse.Namespace, other_program: list[str]) -> int:
     for problem in trace.problems[:3]:
         say(f"damaged: {problem}")
     if trace.problems:
-        say("the replay follows what is left of the record, then the program runs on freely")
+        say("the replay follows the rest of the record, then the program runs on freely")
     steps, cut = make_plans(trace, args)
     conductor = make_conductor(trace, steps, cut) if args.sequential else None
     driver = Driver.from_folder(args.driven) if args.driven else None
@@ -191,8 +196,8 @@ def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
     from weft.trace import Level
 
     if trace.level is Level.OUTCOMES:
-        raise UsageError("--sequential needs a run of level trace: this one has no calls to take one by one; replay it "
-                         "once whole, and the replay's record is of level trace")  # fmt: skip
+        raise UsageError("--sequential needs a run of level trace: this one has no calls; replay it once without "
+                         "--sequential, and use the record of that replay")  # fmt: skip
     return Conductor(plan_steps(Cuts(trace, order_events(trace, match_operations(trace)), plans), plans, cut), cut)
 
 
@@ -203,7 +208,8 @@ def choose_start_folder(trace: Trace, other_program: list[str]) -> Path:
     folder = here if other_program else Path(str(trace.run.get("cwd") or here))
     if not folder.is_dir():
         raise WeftError(
-            f"the run was started in {folder}, which is not here; go to its copy and give the program after --"
+            f"the run was started in {folder}, which this host does not have: change to your copy of that folder and "
+            "name the program after --"
         )
     return folder
 
@@ -266,13 +272,13 @@ def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tup
 
     command = other_program or replace_missing_programs(trace, read_command(trace.run))
     if not command:
-        raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
+        raise WeftError(f"{trace.path}: run.json does not say which command was recorded: name it after --")
     try:
         held = b"\0" in b"".join(map(os.fsencode, command))
     except UnicodeEncodeError:
         held = True
     if held:
-        raise WeftError(f"{trace.path}: run.json names a command with characters that no command has; give it after --")
+        raise WeftError(f"{trace.path}: run.json names a command with characters that no command has: name it after --")
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
     if trace.run.get("local") and not other_program:
@@ -297,7 +303,7 @@ def replace_missing_programs(trace: Trace, command: list[str]) -> list[str]:
     words = [str(word) for word in typed] if isinstance(typed, list) else command
     gone = [path for path, word in zip(command, words, strict=False) if path != word and not os.access(path, os.X_OK)]
     if gone:
-        say(f"note: {gone[0]}, which was recorded, is no longer there: PATH decides which program is started")
+        say(f"note: {gone[0]}, which was recorded, does not exist any more: the PATH decides which program is started")
     return words if gone else command
 
 
@@ -310,12 +316,13 @@ def make_single_host_command(trace: Trace, command: list[str]) -> list[str]:
     if len(programs) != 1:
         raise WeftError(
             f"{trace.path} was recorded with --local over hosts, by a line of several programs, and a replay runs on "
-            "one host: give that line after --, without hosts"
+            "one host: name that line after --, without hosts"
         )
     hosts = sorted(str(one["host"]) for one in gathered_hosts(trace))
     say(
         f"note: recorded with --local{' on ' + ', '.join(hosts) if hosts else ''}: the replay runs all ranks on this "
-        "host, without the recorded launcher's options. For hosts that all see this folder, give the line after --"
+        "host, without the recorded launcher's options. If all hosts see this folder, you can name the line after -- "
+        "to replay on them"
     )
     return list(next(iter(programs)))
 
@@ -349,8 +356,8 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
     wanted = args.until + args.breaks
     if trace.level is Level.OUTCOMES:
         if wanted or args.force:
-            raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at; replay it "
-                             "once whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
+            raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at: replay it "
+                             "once without a stop, then stop in the record of that replay")  # fmt: skip
         return make_plans(trace, None), Cut()
     matched = match_operations(trace)
     steps = make_plans(trace, matched)

@@ -5,9 +5,9 @@ weft run -- mpiexec -n 4 ./prog          wraps your own launcher line (mpiexec, 
 weft run -- ./prog                       a single process
 srun weft run -- ./prog                  all tasks of a job step record one run (mpiexec, flux run, jsrun too)
 
-Exits with the program's own status; 3 where Weft stopped a proven deadlock, 2 for a usage error, 4 where the
-program succeeded but Weft itself failed, 1 where a finding counts by --fail-on. Next: `weft explain KIND` says what a
-finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
+Exits with the program's own status; 3 if Weft stopped a proven deadlock, 2 for a usage error, 4 if the
+program succeeded but Weft itself failed, 1 if there is a finding that --fail-on names. Next: `weft explain KIND` says
+what a finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
 """
 
 from __future__ import annotations
@@ -95,12 +95,13 @@ def add_recording_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
-        help="record the probes (see `weft probes`) that CONFIG names; CONFIG is written if it does not exist",
+        help="record only the probes (see `weft probes`) that CONFIG names (default: all); if CONFIG "
+        "does not exist, Weft writes it with all probes",
     )  # fmt: skip
     group.add_argument(
         "--watch", action="append", default=[], metavar="FILE:LINE:EXPR",
-        help="record the value of EXPR each time the line runs, without a probe in the source; "
-        "`EXPR as NAME[LOWER, ...]`: part of a global array",
+        help="record the value of EXPR each time the line runs, without a probe in the source; if EXPR is "
+        "this rank's part of a global array, write `EXPR as NAME[LOWER, ...]` with its first global index LOWER",
     )  # fmt: skip
     group.add_argument(
         "--no-sources", action="store_true",
@@ -135,7 +136,9 @@ def add_report_options(group: _options.OptionDeclarer) -> None:
         "--watch-findings", action="store_true",
         help="also print findings during the run, as soon as they are proven",
     )  # fmt: skip
-    group.add_argument("--report", type=Path, metavar="FILE", help="also write the findings to FILE as JSON")
+    group.add_argument(
+        "--report", type=Path, metavar="FILE", help="also write the findings to FILE as JSON; the same as -o FILE.json"
+    )
     group.add_argument("--no-report", action="store_true", help="do not analyse the run at its end")
     _findings_output.add_output_files(group)
     _findings_output.add_selection_options(group, "never")
@@ -166,7 +169,7 @@ def parse_keep_duration(text: str) -> float:
     except (KeyError, ValueError):
         value = 0.0
     if not 0 < value <= LONGEST_KEPT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not last:DURATION, such as last:10s, last:10min or last:2h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not last:DURATION; write last:10s, last:10min or last:2h")
     return value
 
 
@@ -182,9 +185,9 @@ def refuse_options_with_keep(args: argparse.Namespace) -> None:
     }  # fmt: skip
     for option, given in beside.items():
         if given:
-            raise UsageError(f"{option} looks at all of a run, and --keep drops its beginning: leave one of them out")
+            raise UsageError(f"{option} needs the whole run, and --keep drops its beginning: leave one of them out")
     if args.level == "outcomes":
-        raise UsageError("--keep drops calls, and level `outcomes` keeps none: it stays whole, leave --keep out")
+        raise UsageError("--keep drops old calls, and level `outcomes` records no calls: leave --keep out")
 
 
 def refuse_options_with_local(args: argparse.Namespace) -> None:
@@ -198,7 +201,10 @@ def refuse_options_with_local(args: argparse.Namespace) -> None:
     }  # fmt: skip
     for option, given in beside.items():
         if given and args.local is not None:
-            raise UsageError(f"{option} looks at all hosts' files while they grow: it needs a run without --local")
+            raise UsageError(
+                f"{option} reads the records of all hosts during the run, which --local keeps apart: leave one of "
+                "them out"
+            )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -230,7 +236,9 @@ def run(args: argparse.Namespace) -> int:
     if args.fail_on or args.baseline or args.suppress:
         _findings_output.read_selection(args, "never")
     if args.no_report and (args.report or args.output or args.fail_on):
-        raise UsageError("--no-report leaves out what --report, -o and --fail-on need")
+        raise UsageError(
+            "--no-report leaves out the analysis that --report, -o and --fail-on need: leave --no-report out"
+        )
     refuse_options_with_keep(args)
     refuse_options_with_local(args)
     values.check_value_options(args)
@@ -370,7 +378,10 @@ def make_early_end_test(
 def join_pvm(plan: LaunchPlan) -> None:
     """Let the run take part in the user's own virtual machine. UsageError for a program that does not use PVM."""
     if plan.pvm is None:
-        raise UsageError("--pvm-join is for programs of PVM, and this one is not linked with its shared library")
+        raise UsageError(
+            "--pvm-join is for PVM programs, and this one is not linked with the shared library of PVM: leave "
+            "--pvm-join out"
+        )
     plan.environment["WEFT_INTERNAL_PVM_JOIN"] = "1"
 
 
@@ -453,7 +464,7 @@ def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: 
     for reason, ranks in ending.stopped.items():
         failed = True
         why = finish.REASONS.get(reason, "for an unknown reason")
-        say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program went on unrecorded")
+        say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program ran on without being recorded")
     for line in describe_end(ending, job, against):
         say(line)
     failed |= values.report_values(kept)
@@ -476,7 +487,7 @@ def report_part(job: Job, shared_run: SharedRun, args: argparse.Namespace) -> in
     ranks = rank_words(sorted({*range(shared_run.step.size)} - {*shared_run.absent_ranks}))
     why = (
         f"host {host} has {ranks} of {shared_run.step.size} in {place}, which the other hosts do not see; "
-        "nothing is looked for in a part of a run"
+        "a part of a run is not analysed"
     )
     problem = resolve_call_sites(job, args)
     job.run.write()
@@ -497,9 +508,9 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
     place = shorten_path(job.run.path)
     if job.hosts is not None:
         finish_hosts(job, job.hosts)
-        say(f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {place}")
+        say(f"the records of its hosts may still be there, in {job.run.facts['local']}: weft gather {place}")
     elif remote_hosts.may_use_other_hosts(plan.line):
-        say(f"{place} is kept: what its hosts wrote can be put into it (weft gather {place} HOSTDIR...)")
+        say(f"{place} is kept: add the records of its hosts to it (weft gather {place} HOSTDIR...)")
     else:
         return False
     job.run.write()
@@ -542,7 +553,7 @@ def report_values_only(job: Job, kept: RecordedValues, args: argparse.Namespace)
     except WeftError as error:
         say(str(error))
         failed = True
-    why = "the program never initialised MPI: there are values and no calls"
+    why = "the program never initialised MPI: values are recorded, but no calls"
     failed |= not write_report(args, UnanalysedRun(job.run.facts, (why,)))
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
@@ -619,7 +630,8 @@ def describe_memory_kills(job: Job) -> list[str]:
         return []
     times = "once" if kills == 1 else f"{kills} times"
     return [
-        f"while it ran, the kernel was out of memory and killed processes {times}: likely a rank below without an end"
+        f"while the program ran, the kernel was out of memory and killed processes {times}: probably a rank below "
+        "that left no record of its end"
     ]
 
 
@@ -633,7 +645,7 @@ def describe_shared_memory(job: Job) -> list[str]:
         return []
     ends = {job.process.signal, *job.process.signals, (job.process.exit_code or 0) & 0x7F}
     told = abilities.explain_shared_memory_crash(signal.SIGBUS in ends)
-    return [f"it may be for want of shared memory: {told}"] if told else []
+    return [f"the cause may be too little shared memory: {told}"] if told else []
 
 
 def status_text(job: Job) -> str:
@@ -758,7 +770,7 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
     Returns whether the analysis and all files succeeded, and 1 if a finding counts as a failure, else 0.
     """
     if args.no_report:
-        say(f"not analysed, as --no-report says: weft report {shorten_path(job.run.path)}")
+        say(f"not analysed (--no-report); to analyse it: weft report {shorten_path(job.run.path)}")
         return True, 0
     import weft
     from weft.cli._progress import show_progress
@@ -780,7 +792,10 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
             draw_worst_finding(context, report)
         write_output_files(args, context, report)
     except KeyboardInterrupt:
-        say(f"the analysis was interrupted; the record is whole: weft report {shorten_path(job.run.path)}")
+        say(
+            "the analysis was interrupted, the record is complete; to analyse it: weft report "
+            f"{shorten_path(job.run.path)}"
+        )
         raise
     except WeftError as error:
         why = f"the run could not be analysed: {error}"

@@ -1,11 +1,11 @@
 """List recorded runs, or remove some.
 
-weft runs                       those of this user in weft-runs, the newest first
-weft runs DIR                   those in another directory
-weft runs --remove RUN...       remove runs
-weft runs --keep-newest 10      remove all but the ten newest
+weft runs                       lists your runs in weft-runs, the newest first
+weft runs DIR                   lists your runs in another directory
+weft runs --remove RUN...       removes these runs, without a question
+weft runs --keep-newest 10      removes all your runs in weft-runs but the ten newest, without a question
 
-Only runs that this user recorded and that have ended are removed.
+Only runs that you recorded and that have ended are removed.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ weft tasks prog.py ARGS                 stop before the first line, then ask for
 weft tasks ./prog ARGS                  the same for OpenMP tasks: C, C++ and Fortran, by clang, gcc or gfortran
 weft tasks fib.cilk ARGS                a program in Cilk-5, by the Cilk-5 that CILK_ROOT or the PATH names
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
-weft tasks --record FILE | --replay FILE PROGRAM ARGS      records or repeats the order of tasks
+weft tasks --record FILE prog.py        record the order in which tasks run; --replay FILE repeats it
 weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP
-weft tasks --pid PID [--once]           a running Python program, or a native one (see --environment)
+weft tasks --pid PID [--once]           a running Python program, or a native one that was started with
+                                        env $(weft tasks --environment) ./prog
 weft tasks --core FILE -- ./prog        the core file of a native program
 
-The status is 0, or 1 if a command of a script failed or the program hangs.
+Exits 0, or 1 if a command of a script failed or the program hangs.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--environment",
         action="store_true",
-        help="print the environment for a program to be debugged by --pid or --core later",
+        help="print the environment variables with which to start a native program, so that --pid or --core can "
+        "debug it later",
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS")
 
@@ -128,13 +130,16 @@ def open_session(args: argparse.Namespace) -> Session:
 
     command = [*args.program, *args.rest]
     if args.as_openmp:
-        print("weft: built as OpenMP: a spawned child is run later, while its parent goes on", file=sys.stderr)
+        print(
+            "weft: built as OpenMP: unlike under Cilk, the parent continues first and a spawned child runs later",
+            file=sys.stderr,
+        )
     if not command and args.pid is None:
-        raise UsageError("no program: weft tasks prog.py")
+        raise UsageError("name a program, as in: weft tasks prog.py")
     if args.record and args.replay:
-        raise UsageError("give --record or --replay, not both: a replay has the order that is in its file")
+        raise UsageError("--record and --replay cannot be combined: leave one of them out")
     if args.replay and not Path(args.replay).is_file():
-        raise UsageError(f"--replay {args.replay}: there is no such file")
+        raise UsageError(f"--replay {args.replay}: this file does not exist; --record FILE writes one")
     return session(
         command,
         runtime=args.runtime,

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.port < 65536:
         raise UsageError(f"--port {args.port} is not a port: choose one of 1024 to 65535")
     if args.beside is not None and (args.text or args.output is not None):
-        raise UsageError("--beside is for the browser: `weft compare RUN OTHER` says in words where two runs differ")
+        raise UsageError("--beside is for the browser only; for text use `weft compare RUN OTHER`")
     if args.text:
         return _print_text(weft.open(args.run or find_newest_run()), args.last)
     trace = weft.open(args.run or find_newest_run())

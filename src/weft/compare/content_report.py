@@ -29,7 +29,7 @@ def render_contents(contents: ContentComparison | None, comparison: Comparison) 
         sides = [has_hashes(side) for side in (comparison.before, comparison.after)]
         if any(sides):
             which = "run" if sides[0] else "reference"
-            return [f"what messages hold was not compared: the {which} was recorded without --hash-messages"]
+            return [f"the contents of messages were not compared: the {which} was recorded without --hash-messages"]
         return []
     if not contents.differing:
         return [f"the messages of {plural(contents.compared, 'equal call')} have equal contents"]
@@ -50,7 +50,9 @@ def _render_differences(contents: ContentComparison, comparison: Comparison) -> 
             last = numbered_call_text(comparison.after, one.known)
             yield f"    the last content of {rank_words([one.rank])} that is as in the reference: {last}"
     if not contents.first:
-        yield "what messages hold differs only where a receive took another message, or what was sent has no hash"
+        yield (
+            "the contents of messages differ only where a receive took another message, or the sent message has no hash"
+        )
     all_of_them = plural(contents.compared, "content")
     yield f"in all, {contents.differing:,} of {all_of_them} differ ({rank_words(contents.ranks)})"
 
@@ -84,17 +86,20 @@ def _describe_message_end(content: MessageContent, match: Match) -> str:
     """Return a sentence on the other end of a message whose content differs: who sent it, or who gets it."""
     if match.collective_of(content.after) is not None:
         if content.sent:
-            return "it is what this rank brings to the collective"
-        return "every member brings what it did in the reference: the result differs, as by another order of sums"
+            return "this is what the rank contributes to the collective"
+        return (
+            "every member contributes the same as in the reference, and the result differs: another order of "
+            "summation can do that"
+        )
     others = [
         f"{rank_words([rank])} ({numbered_call_text(match, EventId(rank, event))})"
         for rank, event in match.partner_events(content.after)
     ]
     other = others[0] if others else "nobody in the record"
     if content.sent:
-        return f"the sender's end: it was computed there, and went to {other}"
+        return f"on the sender: it was computed there, and sent to {other}"
     changed = "changed on its way or while the receive was pending"
-    return f"the receiver's end: it was sent as in the reference by {other}, and {changed}"
+    return f"on the receiver: {other} sent the same as in the reference, and it {changed}"
 
 
 def _read_both_contents(content: MessageContent, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
@@ -146,9 +151,9 @@ def _explain_by_order(content: MessageContent, comparison: Comparison, distances
         made = combine_contributions(parts, operation_name(parts[0].event))
         if made is not None and len(made[0]) == len(distances):
             if np.all(distances <= made[1]):
-                return "another order of the same operation explains it: it is rounding, and no error"
-            return "no order of what the members brought explains it"
-    return "what all members brought is not kept: whether another order explains it is not known"
+                return "another order of the same operation explains the difference: it is rounding, not an error"
+            return "no order of the members' values explains the difference: it is not rounding"
+    return "the values of all members are not recorded, so whether another order explains the difference is unknown"
 
 
 def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[str, Any] | None:

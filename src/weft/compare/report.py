@@ -73,7 +73,7 @@ def _render_calls(comparison: Comparison) -> Iterator[str]:
         yield f"all {comparison.compared:,} calls are alike, and every receive takes the same message"
         return
     if not comparison.compared:
-        yield "no call is alike: these are runs of different programs"
+        yield "no call is the same in both: these are runs of different programs"
     yield from render_first_differences(comparison)
     if comparison.following:
         some = [f"{rank_words([d.rank])} (after {plural(d.alike, 'call')})" for d in comparison.following[:NAMED]]

@@ -75,7 +75,7 @@ def render_results(results: ResultComparison, comparison: Comparison) -> list[st
         "reductions and broadcasts over all ranks, not what each rank does"
     ]
     if not results.compared:
-        return [*found, "nothing was compared: the runs have no such result in common"]
+        return [*found, "nothing was compared: the runs have no result of a reduction or broadcast in common"]
     if results.first is not None:
         found += _render_first_result(results, results.first, comparison)
         found.append(f"in all, {results.differing:,} of {plural(results.compared, 'result')} differ")
@@ -101,13 +101,13 @@ def _render_first_result(results: ResultComparison, first: ResultDifference, com
     judged = first.judged
     if judged is None:
         size = f"{plural(first.bytes_after, 'byte')}, in the reference {first.bytes_before:,}"
-        yield f"    {size}: their numbers are not kept, so that rounding cannot be distinguished from an error"
+        yield f"    {size}: their numbers are not recorded, so Weft cannot tell rounding from an error"
     else:
         at = judged.first[0] if judged.first else 0
         some = f"{differing_text(judged.differing, judged.compared)}, at most {judged.most:.3g} apart"
         yield f"    element {at} is {judged.two}, in the reference {judged.one}; {some}"
         if near := _rounding_option(results, judged):
-            yield f"    it may be rounding that grew: other results are apart by that alone ({near} lets it through)"
+            yield f"    it may be rounding that grew, as other results differ by rounding alone ({near} accepts it)"
     yield from caller_lines(event)
     if results.known is not None:
         last = f"rank {results.known[0]}, {numbered_call_text(match, results.known)}"

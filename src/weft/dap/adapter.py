@@ -160,14 +160,14 @@ class Adapter:
         if name in ENDING:
             return
         if (name == "initialize") == self._greeted:
-            raise UsageError("the first request, and only that, is `initialize`")
+            raise UsageError("the first request must be `initialize`, and it may come only once")
         if self._secret is None or name == "initialize":
             return
         if name not in ("launch", "attach"):
             raise UsageError("`launch` comes first")
         if not hmac.compare_digest(str(arguments.get("secret")).encode(errors="replace"), self._secret.encode()):
             self._done = True
-            raise UsageError("launch: secret is not the one that `weft dap` has told where it was started")
+            raise UsageError("launch: the secret is wrong; use the one that `weft dap` printed when it started")
         self._secret, self.wire.max_bytes = None, MAX_MESSAGE_BYTES
 
     def _request_handlers(self) -> dict[str, Callable[[Body], Any]]:
@@ -235,7 +235,7 @@ class Adapter:
         response.
         """
         if self._session is not None:
-            raise UsageError("a run is debugged already: `restart` begins it anew")
+            raise UsageError("a run is being debugged already: `restart` begins it again")
         launch.check_arguments(arguments)
         self._arguments = arguments
 
@@ -326,7 +326,7 @@ class Adapter:
         """
         path = str(arguments["source"].get("path") or "")
         if not path:
-            raise UsageError("breakpoints are set in files: this source has no path")
+            raise UsageError("this source has no path, and breakpoints can be set in files only")
         files = self.session.debugger.record.files()
         places = [(source_location(path, int(one["line"]), files), one) for one in arguments.get("breakpoints") or []]
         told = self.session.breakpoints.replace_group(path, places)
@@ -440,7 +440,10 @@ class Adapter:
         """Step a rank back by a line, after the response has been sent. UsageError for a task."""
         session = self.session
         if session.stacks.task_of_thread(arguments["threadId"]) is not None:
-            raise UsageError("a step back is one of a rank, as tasks may have run in between: choose the rank's thread")
+            raise UsageError(
+                "a task cannot step back, as other tasks may have run in between: choose the thread of its rank and "
+                "step back there"
+            )
         rank = self._requested_rank(arguments)
         return None, lambda: session.step_back(rank)
 

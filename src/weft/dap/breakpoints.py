@@ -101,7 +101,10 @@ class EditorBreakpoints:
         for given, name in zip(wanted, ids, strict=True):
             try:
                 if given.get("condition") or given.get("hitCondition"):
-                    raise UsageError("a watch takes no condition: set a breakpoint with one where the value is set")
+                    raise UsageError(
+                        "a data breakpoint cannot have a condition: set a breakpoint with that condition at the line "
+                        "that sets the value"
+                    )
                 if not any(number in self.debugger.stops.watches for number in self._data.get(name, [])):
                     self._data[name] = self._create_watchpoint(name)
                 told.append({"verified": True, "id": self._data[name][0]})
@@ -134,7 +137,7 @@ def parse_hit_condition(condition: str) -> int:
         return 0
     found = re.fullmatch(r"\s*(>=|>)?\s*(\d+)\s*", condition)
     if found is None or (found[1] != ">" and int(found[2]) < 1):
-        raise UsageError(f"{condition!r} is not a count of hits: give 5 or >= 5 (from the fifth on), or > 5")
+        raise UsageError(f"{condition!r} is not a hit count: write 5 or >= 5 (from the fifth visit on), or > 5")
     return int(found[2]) - (found[1] != ">")
 
 

@@ -76,7 +76,8 @@ def replay_consent_options(run: Path, arguments: Arguments) -> list[str]:
     if (why := explain_doubt(run, facts)) and not given:
         command, place = describe_execution(facts)
         raise UsageError(
-            f"{run}: {why}; a replay executes, as you, `{command}` in {place}: launch it with trust: true to have it so"
+            f"{run}: {why}; a replay executes `{command}` in {place} with your rights: add `trust: true` to the "
+            "launch configuration to allow that"
         )
     return ["--agreed", word]
 

@@ -32,7 +32,7 @@ def listen_on_port(port: int) -> Iterator[socket.socket]:
         try:
             server.bind(("127.0.0.1", port))
         except OSError as error:
-            raise WeftError(f"port {port} cannot be listened on: {error.strerror}; give another --port") from error
+            raise WeftError(f"port {port} is not available: {error.strerror}; choose another --port") from error
         server.listen(16)
         yield server
 
@@ -72,7 +72,7 @@ def serve_connections(server: socket.socket, serve: Serve) -> None:
                     if (
                         user := find_peer_user(editor)
                     ) not in told:  # once: who comes again and again fills no terminal
-                        print(f"weft: user {user} has connected, and is sent away", file=sys.stderr, flush=True)
+                        print(f"weft: user {user} tried to connect, and was refused", file=sys.stderr, flush=True)
                     told.add(user)
                     continue
                 _serve_editor(editor, serve)

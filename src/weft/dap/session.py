@@ -219,12 +219,12 @@ class Session:
         focus = rows[self.debugger.focus]
         if answer["over"]:
             code = answer.get("exit_code")
-            text = "the program has come to its end" + (f", with status {code}" if code else "")
+            text = "the program has ended" + (f", with status {code}" if code else "")
             self.show_text(f"{text}: go back, restart, or end the session")
             return "pause", text
         for row in rows.values():
             if row["state"] == "diverged":
-                return "exception", f"rank {row['rank']} has left its record"
+                return "exception", f"rank {row['rank']} no longer does what its record says"
         if "signal" in focus:
             return "exception", f"{focus['signal']} on rank {focus['rank']}"
         if answer.get("waiting"):
@@ -237,7 +237,7 @@ class Session:
             return "data breakpoint", f"{news['expression']}: {news['old'] or '(none)'} -> {news['new'] or '(none)'}"
         if why == "continue":
             self.show_text("the record goes no further:\n" + "\n".join(tell(answer)))
-            return "pause", "the record goes no further"
+            return "pause", "the record ends here"
         return why, ""
 
     def continue_(self, rank: int | None) -> None:

@@ -207,7 +207,7 @@ class Stacks:
         if frame_number is None:
             return FrameReference(self.debugger.focus, 0)
         if not isinstance(frame_number, int) or not 1 <= frame_number <= len(self._spots):
-            raise UsageError("ranks have run since: this frame no longer exists")
+            raise UsageError("this frame no longer exists, as ranks have run since: ask for the stack again")
         return self._spots[frame_number - 1]
 
     def _hand(self, spot: FrameReference) -> tuple[Hand | TaskView, int]:
@@ -216,9 +216,9 @@ class Stacks:
         """
         if spot.level is None:
             what = "it is where the task was made" if spot.task is not None else (
-                "the rank, or this thread of it, is only known from the record"
+                "only the record knows this rank, or this thread of it"
             )  # fmt: skip
-            raise DebuggerError(f"no frame can be looked at: {what}")
+            raise DebuggerError(f"this frame has no variables to show: {what}")
         if spot.task is not None and self.tasks is not None:
             return self.tasks.task_view(spot.rank, spot.task), spot.level
         return (self._beside[spot.rank] if spot.native else self.debugger.hand(spot.rank)), spot.level
@@ -242,7 +242,7 @@ class Stacks:
     def lookup_value(self, value_number: object) -> ValueReference:
         """Return the value with a number. UsageError if the number is no longer valid."""
         if not isinstance(value_number, int) or not 1 <= value_number <= len(self._values):
-            raise UsageError("ranks have run since: this value no longer exists")
+            raise UsageError("this value no longer exists, as ranks have run since: ask for the variables again")
         return self._values[value_number - 1]
 
     def list_variables(self, value_number: object, start: int, count: int) -> list[Body]:
@@ -292,7 +292,9 @@ class Stacks:
         child's name.
         """
         if value.call:
-            raise UsageError("calls of the record cannot be changed: `weft explore` and `weft replay --force` do that")
+            raise UsageError(
+                "a recorded call cannot be changed here: `weft replay --force` and `weft explore` run other outcomes"
+            )
         if not value.expression:
             return name
         hand, level = self._hand(value.spot)

@@ -66,7 +66,7 @@ class TaskThreads:
             return None
         found = next((pair for pair, number in self._numbers.items() if number == thread_number), None)
         if found is None or all(task.id != found[1] for task in self._rows.get(found[0], [])):
-            raise UsageError(f"there is no task with the number {thread_number} any more: it is done")
+            raise UsageError(f"task {thread_number} has finished")
         return found
 
     def running_task(self, rank: int) -> int | None:
@@ -91,7 +91,7 @@ class TaskThreads:
         """Return the object through which the frames of a task are read. DebuggerError if the rank has no tasks."""
         hand = self._prompt.debugger.hand(rank)
         if not isinstance(hand, (AsyncioHand, OpenMPHand)):
-            raise DebuggerError(f"rank {rank} has no tasks that can be looked at")
+            raise DebuggerError(f"Weft cannot inspect tasks in rank {rank}")
         return open_task_view(hand, task)
 
     def step_task(self, movement: Movement, rank: int, task: int) -> Answer:

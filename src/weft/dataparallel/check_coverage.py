@@ -119,4 +119,4 @@ def render_coverage(coverage: CheckCoverage) -> str:
     counts = f"{plural(held['instances'], 'run')}, {plural(held['iterations'], 'iteration')}"
     loops = f"{plural(held['loops'], 'parallel loop')} ({counts})"
     directives, places = plural(held["directives"], "directive"), plural(held["places"], "place")
-    return f"Looked at: {directives}, {loops}, accesses at {places}"
+    return f"Checked: {directives}, {loops}, accesses at {places}"

@@ -277,7 +277,7 @@ def run_compiler(command: list[str], original: Path, folder: Path) -> None:
             env=environment,
         )
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{original}: it did not compile within {error.timeout:g} s (--timeout)") from error
+        raise UsageError(f"{original}: it did not compile within {error.timeout:g} s: raise --timeout") from error
     except OSError as error:
         raise WeftError(f"{original} cannot be compiled: {error}") from error
     if done.returncode:
@@ -292,7 +292,10 @@ def _format_first_error(output: str, original: Path, folder: Path) -> str:
         variable, wrapper = ("FC", "mpifort") if fortran else ("CC", "mpicc" if original.suffix == ".c" else "mpicxx")
         chosen = os.environ.get(variable, "")
         if "mpi" in chosen:
-            return f"{text}; the MPI of {variable}={chosen} has none for this compiler: name another one's wrapper"
+            return (
+                f"{text}; the MPI of {variable}={chosen} has none for this compiler: set {variable} to the wrapper "
+                f"of another MPI"
+            )
         wrappers = "FC=mpifort" if fortran else "CC=mpicc CXX=mpicxx"
         return f"{text}; compile it with MPI's wrapper: {wrappers} weft check ..., or {_BUILD.format(wrapper)}"
     if "is defined nowhere" in text:
@@ -314,7 +317,10 @@ def _first_error(output: str, original: Path, folder: Path) -> str:
         return f"{file}:{place['line']}: the program does not compile: {texts[0].partition(':')[2].strip()}"
     undefined = re.search(r"undefined reference to [`'](?P<name>[^']+)'", output)
     if undefined:
-        return f"{original}: the program does not link: {undefined['name']} is defined nowhere"
+        return (
+            f"{original}: the program does not link: {undefined['name']} is not defined: name the file or library "
+            f"that defines it"
+        )
     twice = re.search(r"multiple definition of [`'](?P<name>[^']+)'", output)
     if twice:
         return f"{original}: the program does not link: two of its files define {twice['name']}; leave one of them out"

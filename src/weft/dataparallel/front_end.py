@@ -116,8 +116,8 @@ class FrontEnd(Protocol):
         """Raise UsageError if a request has an option that this front end does not support."""
         for name, option in SPELLED.items():
             if getattr(request, name) and name not in self.options:
-                own = f"; an option of the program's own stands behind --: -- {option}" if self.script else ""
-                raise UsageError(f"{option} means nothing for a {self.name} program: leave it out{own}")
+                own = f"; an option of the program itself comes after --: -- {option}" if self.script else ""
+                raise UsageError(f"{option} has no effect on a {self.name} program: leave it out{own}")
         if request.launcher and not self.launched:
             words = " ".join(request.launcher)
             raise UsageError(f"a {self.name} program is checked in one process: leave out what starts it ({words})")

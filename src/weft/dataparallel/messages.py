@@ -30,10 +30,12 @@ OPERATIONS: Final = (
 """Names of the runtime's WEFT_SUM, ..."""
 
 NO_ROOM: Final = (
-    "there is no room for the shadow of the program's memory: lift the limit of memory, and let the stack have one "
+    "Weft found no room for its copy of the program's memory: remove the memory limit, and limit the stack "
     "(ulimit -v unlimited; ulimit -s 8192)"
 )
-STACK_FULL: Final = "its stack of {size:,} KiB was full: let it have more, but not without a limit (ulimit -s 8000000)"
+STACK_FULL: Final = (
+    "its stack of {size:,} KiB was full: allow a larger one, but not an unlimited one (ulimit -s 8000000)"
+)
 
 USAGE: Final = {
     "undistributed-on": "`{name}` in the on clause is not distributed; distribute or align it first",
@@ -80,10 +82,10 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     ): "{iteration} writes {element}, which {other} reads: the iterations are not independent",
     ("loop-dependence", "output"): "{iteration} writes {element}, which {other} writes too",
     ("loop-dependence", "task"): "{iteration} {does} {element}, which another task {other_does}",
-    ("uninitialised-read", ""): "{iteration} reads {element}, which was never given a value",
-    ("uninitialised-read", "private"): "{iteration} reads the private {element} before it gave it a value",
+    ("uninitialised-read", ""): "{iteration} reads {element}, which has no value yet",
+    ("uninitialised-read", "private"): "{iteration} reads the private {element} before it has stored a value there",
     ("uninitialised-read", "iteration"): (
-        "{iteration} reads {element} before it gave it a value: only {other} did, whose copy is another one"
+        "{iteration} reads {element} before it has stored a value there: only {other} did, in a copy of its own"
     ),
     ("uninitialised-read", "after"): (
         "{iteration} reads {element} after the loop that wrote it: its value there belonged to one iteration"
@@ -121,15 +123,15 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     ("shared-write", "task"): "{iteration} {does} {element}, which another task {other_does}",
     ("early-reduction-use", "read"): "{iteration} reads {element} before its reduction is complete",
     ("early-reduction-use", "written"): "{iteration} writes {element} before its reduction is complete",
-    ("early-copy-use", "read"): "{iteration} reads {element}, to which an asynchronous copy is under way",
-    ("early-copy-use", "written"): "{iteration} writes {element}, to which an asynchronous copy is under way",
-    ("early-copy-use", "source"): "{iteration} writes {element}, from which an asynchronous copy is under way",
+    ("early-copy-use", "read"): "{iteration} reads {element}, to which an asynchronous copy is still pending",
+    ("early-copy-use", "written"): "{iteration} writes {element}, to which an asynchronous copy is still pending",
+    ("early-copy-use", "source"): "{iteration} writes {element}, from which an asynchronous copy is still pending",
     ("early-reduction-use", "in-loop"): (
         "the loop's results depend on the partial value of its reduction {element}: {array} differs when each "
         "iteration begins with the neutral element"
     ),
     ("out-of-bounds", ""): "{iteration} {does} {element}, outside its array{bounds}",
-    ("out-of-bounds", "heap"): "{iteration} {does} memory behind the end of its block",
+    ("out-of-bounds", "heap"): "{iteration} {does} memory past the end of its block",
     (
         "remote-access",
         "",
@@ -140,7 +142,7 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     (
         "remote-access",
         "buffer-write",
-    ): "{iteration} writes {element} in the buffer of remote_access, which its owner never sees",
+    ): "{iteration} writes {element} in the buffer of remote_access: the owner of the element never sees the new value",
     (
         "remote-access",
         "not-filled",

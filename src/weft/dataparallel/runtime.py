@@ -72,7 +72,8 @@ def find_compiler(language: str = "c") -> str:
     if choices[0] and not shutil.which(choices[0].split()[0]):
         variable = {"c": "CC", "c++": "CXX", "fortran": "FC"}[language]
         raise UsageError(
-            f"{variable} names {choices[0].split()[0]}, which is not a program here; name one, or unset it"
+            f"{variable} names {choices[0].split()[0]}, which is not a program on this machine: name another one, or "
+            "unset the variable"
         )
     for choice in choices:
         if choice and shutil.which(choice.split()[0]):
@@ -170,7 +171,7 @@ def build_once(
                 make(Path(folder), sorted(one for one in texts if one.endswith(".c")))
                 Path(folder, "made").replace(target)
     except OSError as error:
-        raise WeftError(f"cannot build the runtime of `weft check` in {target.parent}: {error}") from error
+        raise WeftError(f"cannot write the runtime of `weft check` to {target.parent}: {error}") from error
     return target
 
 
@@ -213,4 +214,4 @@ def run_build_tool(command: list[str], folder: Path) -> None:
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
         raise WeftError(f"cannot build the runtime of `weft check`: {error}") from error
     if done.returncode:
-        raise WeftError(f"cannot build the runtime of `weft check`: {done.stderr.strip()}")
+        raise WeftError(f"{command[0]} cannot compile the runtime of `weft check`: {done.stderr.strip()}")

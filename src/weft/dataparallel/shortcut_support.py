@@ -29,8 +29,8 @@ void loop(int n) {{
 void straight(int k) {{ {_ELEMENTS} }}
 """
 UNKNOWN: Final = (
-    "{compiler} writes {what} in a way that Weft does not know: what is found is the same, but checked programs run "
-    "slower; send this line to Weft's authors, and name another compiler meanwhile (CC, CXX, FC)"
+    "{compiler} compiles {what} in a way that Weft does not know: the findings are the same, but checked programs "
+    "run slower. Please send this line to Weft's authors; another compiler (CC, CXX, FC) may be faster"
 )
 _COPY: Final = re.compile(r"^\.Lweftr(\d+):\n\t\.long\t3, 0\n\t\.quad\t0\n\t\.long\t(-?\d+)", re.M)
 """The head of a copy's data, with its rank."""

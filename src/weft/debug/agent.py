@@ -196,7 +196,7 @@ class Agent:
         """
         frames = self.frames()
         if not frames:
-            raise LookupError("the rank runs no line of Python now")
+            raise LookupError("the rank executes no line of Python now")
         return frames[min(level, len(frames) - 1)]
 
     def do_print(self, text: str, level: int = 0, form: str = "") -> dict[str, Any]:
@@ -304,9 +304,7 @@ class Agent:
         none.
         """
         if self.focus != self.thread:
-            return {
-                "error": "the rank stands in another thread than the one that makes its calls, by which ways back go"
-            }
+            return {"error": "a step back needs the thread that makes the MPI calls, and the rank is in another one"}
         if self.counted is None:
             atexit.register(lambda: self.send({"counts": self.do_counted(MOST_LINES)}))
         names = self.execute_own_file("count_python.py")
@@ -367,7 +365,7 @@ class Agent:
         self.base, self.stepping = self.frame(0), how
         if how == "finish" and self.base.f_code.co_name == "<module>":
             self.stepping = ""
-            return {"error": "the program's outermost frame returns to nobody"}
+            return {"error": "this is the outermost frame of the program: it has no caller to finish into"}
         if self.stopped is self.base and self.event == "return" and how == "next":
             self.base = find_caller(self.base)  # the frame has no line left
         self.ask_to_arm()
@@ -435,7 +433,9 @@ class Agent:
                 sys.settrace(None)
             return
         if not mine or _thread.get_ident() != self.thread:
-            self.send({"refused": "the program traces itself (sys.settrace, a coverage tool): it stops at no line"})
+            self.send(
+                {"refused": "the program uses sys.settrace itself (coverage?): breakpoints on lines do not stop it"}
+            )
             return
         if self.hook is not None and (self.breakpoints or self.watched):
             self.hook(self.trace_new_frame)

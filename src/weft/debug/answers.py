@@ -106,7 +106,7 @@ def change_text(expression: str, old: str, new: str, *, over: bool = False) -> s
     """
     if old == new:
         return f"{expression} is out of scope, and no longer watched"
-    gone = ", and out of scope, no longer watched" if over else ""
+    gone = "; it is out of scope now and no longer watched" if over else ""
     return f"{expression}: {old or '(none)'} -> {new or '(none)'}{gone}"
 
 
@@ -119,18 +119,18 @@ def _render_stopped(answer: Answer) -> list[str]:
         gone = merge_equal_lines(
             (row["rank"], describe_thread(row)) for row in answer["ranks"] if row["state"] != "ended"
         )
-        return [f"the program has come to its end{'' if code in (0, None) else f', with status {code}'}", *gone]
+        return [f"the program has ended{'' if code in (0, None) else f', with status {code}'}", *gone]
     lines = _render_ranks(answer)
     for one in answer.get("shown", []):
         lines += _render_displayed(one)
     for row in answer.get("elsewhere", []):
-        lines.append(f"event {row['call']['event'][1]} of rank {row['rank']}, {row['call']['call']}, is not one that "
-                     "ranks stop at: the stop is at the next one that is")  # fmt: skip
+        lines.append(f"event {row['call']['event'][1]} of rank {row['rank']}, {row['call']['call']}, is not a call "
+                     "that ranks can stop before: they stopped before the next one that is")  # fmt: skip
     if left := answer.get("left"):
-        lines.append(f"{rank_words(left)} left {'its line' if len(left) == 1 else 'their lines'} for the next call: "
-                     "a way back keeps the line of one rank")  # fmt: skip
+        lines.append(f"{rank_words(left)} moved to {'its' if len(left) == 1 else 'their'} next call: "
+                     "going back keeps the line of one rank only")  # fmt: skip
     for row in answer.get("waiting", []):
-        lines.append(f"rank {row['rank']} gets no further: {_explain_wait(row)}")
+        lines.append(f"rank {row['rank']} cannot continue: {_explain_wait(row)}")
     return lines
 
 
@@ -142,9 +142,9 @@ def _explain_wait(row: Answer) -> str:
     if not row["more"]:
         return f"as in the record, {call} is its last call"
     if row["stopped"]:
-        others = f"{rank_words(row['stopped'])} stand{'s' if len(row['stopped']) == 1 else ''}"
+        others = f"{rank_words(row['stopped'])} {'is' if len(row['stopped']) == 1 else 'are'} still"
         return f"it waits in {call}, while {others} where the last command stopped"
-    return f"it waits in {call}, from which it came back when it was recorded"
+    return f"it waits in {call}, which returned when the run was recorded"
 
 
 def _render_rank(answer: Answer) -> list[str]:
@@ -158,7 +158,10 @@ def _render_where(answer: Answer) -> list[str]:
         lines = [f"#{i} {_line(f)} in {f['function']}" + (f"  {f['text']}" if f["text"] else "")
                  for i, f in enumerate(stack["frames"])]  # fmt: skip
         rows.append(
-            (stack["rank"], "\n".join([describe_thread(stack["stands"]), *(lines or ["in no frame of the program"])]))
+            (
+                stack["rank"],
+                "\n".join([describe_thread(stack["stands"]), *(lines or ["in no function of the program"])]),
+            )
         )
     return merge_equal_lines(rows)
 
@@ -189,7 +192,7 @@ def _breakpoint_line(b: Answer) -> str:
 
 
 def _render_skip(answer: Answer) -> list[str]:
-    return [f"`step` does not go into {name}" for name in answer["skipped"]] or ["nothing is skipped"]
+    return [f"`step` steps over {name} from now on" for name in answer["skipped"]] or ["nothing is skipped"]
 
 
 def _render_breakpoints(answer: Answer) -> list[str]:
@@ -243,7 +246,7 @@ def _render_message(answer: Answer) -> list[str]:
     """Return a message as lines: source, destination, tag and communicator, its send, its receive, and its content."""
     sent, received = answer["sent"], answer["received"]
     if sent is None:
-        return [f"{answer['event']['call']}: no message of the record came here"]
+        return [f"{answer['event']['call']}: it received no recorded message"]
     what = f"{answer['count']} x {answer['datatype']}" + (
         f", {answer['bytes']:,} bytes" if answer["bytes"] is not None else ""
     )
@@ -267,7 +270,7 @@ def _render_messages(answer: Answer) -> list[str]:
     for key, what in (("sent", "messages"), ("posted", "receives")):
         more = answer[f"all_{key}"] - len(answer[key])
         lines += [f"and {more:,} more {what}: name ranks, `messages @0`"] if more else []
-    return lines or ["every message that was sent has been received, and no receive waits"]
+    return lines or ["all messages sent so far have been received, and no receive is waiting"]
 
 
 def _sent_line(row: Answer) -> str:
@@ -288,7 +291,7 @@ def _posted_line(row: Answer) -> str:
     tag = "any tag" if row["tag"] is None else f"tag {row['tag']}"
     message, receive = row["message"], row["receive"]
     if message is None:
-        then = "no message of the record comes"
+        then = "no recorded message comes to it"
     else:
         rank, event = message["event"]
         then = f"its message {'is' if row['sent'] else 'will be'} event {event} of rank {rank}"

@@ -46,14 +46,14 @@ class NotAgain(WeftError):
     """
 
     def __init__(self, rank: int, system: str, tallies: Sequence[Tally] = ()) -> None:
-        lost = f"rank {rank} was not found at that line again"
+        lost = f"rank {rank} did not come to that line again"
         if (lines := find_difference(tallies)) is not None:
             super().__init__(
                 f"{lost}: one replay came to line {lines[0]} and another to line {lines[1]} instead, so between two "
-                f"calls of {system} it does not the same each time (threads, time, addresses?)"
+                f"calls of {system} the program does not do the same each time (threads, time, addresses?)"
             )
         else:
-            super().__init__(f"{lost}, though no two replays differed: `prev event` goes back by its calls")
+            super().__init__(f"{lost}, though all replays took the same way: use `prev event` to go back call by call")
 
 
 def find_difference(tallies: Sequence[Tally]) -> tuple[int, int] | None:
@@ -351,11 +351,13 @@ def reverse_line(standing: Standing, how: str, rank: int) -> None:
     place = standing.hand(rank).place()
     native = "lines" in place
     if native and not place["lines"]:
-        raise NoLines(f"no lines are known of {place['function']}: compile with -g, or use `prev event`")
+        raise NoLines(f"the source lines of {place['function']} are unknown: compile with -g, or use `prev event`")
     search = BackwardSearch(standing, rank, Marks(place, lines="next" if native else how))
     if not search.go_to_last_tick():
         system = standing.record.trace.system.name
-        raise NothingBehind(f"no line of rank {rank} lies behind that is after its first call of {system}")
+        raise NothingBehind(
+            f"rank {rank} executed no earlier line after its first call of {system}: there is nothing to go back to"
+        )
     if native and how == "step":
         _step_into_called_function(search)
 
@@ -368,7 +370,9 @@ def _step_into_called_function(search: BackwardSearch) -> None:
     while steps < STEPS and _step_off_start(search):
         steps += 1
     if steps == STEPS:
-        raise WeftError(f"more than {STEPS} lines lie in what that line calls: `reverse-next`, or `break` and `rc`")
+        raise WeftError(
+            f"the functions that this line calls have more than {STEPS} lines: use `reverse-next`, or `break` and `rc`"
+        )
     search.go_to(search.reached[0], tick=search.reached[1])
     for _ in range(steps):
         _step_off_start(search)

@@ -105,8 +105,8 @@ class Breakpoints:
         events = tuple(event for event in found.events if event[0] in masks and masks[event[0]][event[1]])
         if not events:
             raise UsageError(
-                f"{specification}: the record has {plural(len(found.events), 'call')} from this place, "
-                f"and none fits {terms}"
+                f"{specification}: the record has {plural(len(found.events), 'call')} at this place, and none of them "
+                f"matches {terms}"
             )
         return replace(found, text=specification, events=events)
 
@@ -116,7 +116,7 @@ class Breakpoints:
         the user wrote it.
         """
         if scope is not None:
-            raise UsageError("a condition goes with a breakpoint of ranks, not of a task")
+            raise UsageError("a breakpoint of a task cannot have a condition: leave out `task` or the condition")
         if re.fullmatch(rf"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?(PMPI_|{self._system.prefix})\w+(#\d+)?", place):
             raise UsageError(
                 f"{place} is a call of the record, where no expression is computed: give FILE:LINE if ..., or filter "

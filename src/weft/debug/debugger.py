@@ -166,7 +166,7 @@ class Debugger(Standing):
         target = min(target, self.record.entries(rank))
         last = self.record.entry(rank, target - 1)
         if last is None or target <= at:
-            raise UsageError(f"rank {rank} stands at the end of its record")
+            raise UsageError(f"rank {rank} is at the end of its record")
         self.focus_on([rank])
         self.stops.remove_from_ranks()
         self.pass_call(last)
@@ -178,7 +178,7 @@ class Debugger(Standing):
         """
         at = self.replica.at(rank)
         if at == 0:
-            raise UsageError(f"rank {rank} stands at its start")
+            raise UsageError(f"rank {rank} is at its start")
         target = at - self.record.is_finalize_of_interpreter(rank, at - 1)
         for _ in range(min(count, target)):
             target -= 1 + self.record.is_receive_of_probe(rank, target - 1)
@@ -212,11 +212,11 @@ class Debugger(Standing):
             self.back_to(call, now)
         self.stops.watch_again(kept)
         if not in_source and call is None:
-            changes = " and nothing watched changes" if watches else ""
+            changes = ", and no watched value changed" if watches else ""
             raise UsageError(
-                f"between rank {rank}'s first call that communicates and here no breakpoint is met{changes}, and no "
-                "call that a breakpoint names lies behind. Nothing stops earlier: `restart` goes to before that call, "
-                "where `print` shows what was computed until then"
+                f"no breakpoint was passed between the first communicating call of rank {rank} and here{changes}. To "
+                "go to "
+                "before that call, use `restart`"
             )
         return self._answer_after_going_back(at_lines - {self.focus})
 

@@ -15,7 +15,7 @@ from weft.errors import DebuggerError, UsageError
 Answer = dict[str, Any]
 FORMATS = "xdotcfsu"
 """As gdb names them: hexadecimal, decimal, octal, binary, character, floating point, string, unsigned."""
-PARTS = "the replay may differ from its record from here on: what the rank calls is compared with it"
+PARTS = "you changed a value, so the replay may differ from its record from here on; Weft reports where it does"
 
 
 def split_format(text: str) -> tuple[str, str]:
@@ -26,7 +26,7 @@ def split_format(text: str) -> tuple[str, str]:
         return "", text
     form, _, rest = text[1:].partition(" ")
     if len(form) != 1 or form not in FORMATS:
-        raise UsageError(f"/{form} is not a format: give one of {', '.join('/' + f for f in FORMATS)}")
+        raise UsageError(f"/{form} is not a format: use one of {', '.join('/' + f for f in FORMATS)}")
     return form, rest.strip()
 
 
@@ -52,7 +52,7 @@ class Frames:
         frames = self._hand(rank).stack()
         wanted = (self.level.get(rank, 0) if level is None else level) + up
         if not frames:
-            raise DebuggerError(f"rank {rank} is in no frame of the program")
+            raise DebuggerError(f"rank {rank} is in no function of the program: `next event` runs to its next call")
         if not 0 <= wanted < len(frames):
             which = f"frames 0 to {len(frames) - 1}" if len(frames) > 1 else "one frame only"
             raise UsageError(f"rank {rank} has {which}")

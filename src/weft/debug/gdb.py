@@ -56,7 +56,7 @@ class NativeHand:
         self.thread = MAIN
         self._last_drive = 0.0
         if find_gdb() is None:
-            raise DebuggerError(f"there is no gdb here, which looks into native ranks: {REMEDY}")
+            raise DebuggerError(f"C, C++ and Fortran ranks need gdb, which is not installed: {REMEDY}")
         self.gdb = made()
         try:
             self.gdb.ask(f"-target-attach {pid}")
@@ -142,7 +142,7 @@ class NativeHand:
         """
         frames = self._frames()
         if not frames:
-            raise DebuggerError("the rank is in no frame of the program")
+            raise DebuggerError("the rank is in no function of the program: `next event` runs to its next call")
         return frames[min(level, len(frames) - 1)].level
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
@@ -318,9 +318,11 @@ class NativeHand:
         with self.halted():
             frames = self._frames()
             if not frames:
-                raise DebuggerError("the rank is in no frame of the program")
+                raise DebuggerError("the rank is in no function of the program: `next event` runs to its next call")
             if not frames[0].line:
-                raise NoLines(f"no lines are known of {frames[0].function}: compile with -g, or use `next event`")
+                raise NoLines(
+                    f"the source lines of {frames[0].function} are unknown: compile with -g, or use `next event`"
+                )
             self._step, self._line, self.news = how, frames[0].line, {}
             if how == "finish":
                 self.gdb.stops = []
@@ -486,7 +488,7 @@ def _cannot_attach(pid: int, gdb_error: str) -> str:
                 f"(kernel.yama.ptrace_scope is {level}); `sysctl kernel.yama.ptrace_scope=1` as root changes that"
             )
         return (
-            f"gdb may not attach to process {pid}: another debugger holds it, or the container forbids it "
+            f"gdb may not attach to process {pid}: another debugger is attached to it, or the container forbids it "
             "(docker: --cap-add=SYS_PTRACE)"
         )
     return f"gdb cannot attach to process {pid}: {gdb_error}"

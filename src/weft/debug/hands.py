@@ -328,7 +328,7 @@ class PythonHand:
                 if "error" in answer:
                     raise DebuggerError(str(answer["error"]))
                 return answer
-        raise DebuggerError(f"no answer within {ANSWER:.0f} s: the rank holds the interpreter (a long call in C?)")
+        raise DebuggerError(f"no answer within {ANSWER:.0f} s: the interpreter of the rank is busy (a long call in C?)")
 
     def stack(self) -> list[Frame]:
         """Return the program's frames, innermost first."""
@@ -373,7 +373,7 @@ class PythonHand:
     def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         if any(point.function.startswith("*") for point in points):
-            raise DebuggerError("instructions are those of native ranks, and this one is Python")
+            raise DebuggerError("only native ranks have instructions to show, and this one is Python")
         self._request("break", places=[point.as_dict() for point in points])
 
     def step(self, how: str) -> None:

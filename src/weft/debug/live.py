@@ -59,7 +59,7 @@ def read_pending_call(ranks: Path, event: Event, pid: int) -> Any:
             slot = np.frombuffer(_read_uncounted_slot(file.fileno(), stream), EVENT, count=1)
             if [int(slot[name][0]) for name in ("peer", "tag", "count")] == _expected(event):
                 return slot[0]
-    raise DebuggerError(f"the replay of rank {event.rank.index} does not stand before that call")
+    raise DebuggerError(f"the replay of rank {event.rank.index} is not stopped before that call")
 
 
 def _expected(event: Event) -> list[int]:

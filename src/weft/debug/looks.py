@@ -104,7 +104,7 @@ class Looks:
         row = self._standing.describe_thread(self._standing.focus)
         call = row.get("next") or row.get("call") or row.get("last") or {}
         if not call.get("file") and not quiet:
-            raise UsageError(f"no line of source is known where rank {self._standing.focus} stands")
+            raise UsageError(f"the source line at which rank {self._standing.focus} is stopped is unknown")
         return str(call.get("file") or ""), int(call.get("line") or 0)
 
     def _source(self, name: str) -> str:

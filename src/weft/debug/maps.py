@@ -69,7 +69,7 @@ class Maps:
         else:
             raise DebuggerError(f"the rank has loaded no file {name} (yet)")
         if NOT_THE_PROGRAM.search(found[0]):
-            raise DebuggerError(f"ranks stop in code of the program, and {name} is a library of the system")
+            raise DebuggerError(f"ranks stop in code of the program only, and {name} is a library of the system")
         address = self._bases[found[0]] + int(offset, 0)
         if self.module(address) != found[0]:
             raise DebuggerError(f"{name} ends before that")

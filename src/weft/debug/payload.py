@@ -100,7 +100,7 @@ def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
         return
     inner = datatype.inner
     if not inner or any(one is None for one in inner):
-        raise DebuggerError(f"the record does not say what {datatype.name} is made of")
+        raise DebuggerError(f"the record does not describe the datatype {datatype.name}")
     known = [one for one in inner if one is not None]
     try:
         for type_, times, where in _datatype_blocks(datatype.combiner, d.integers, d.addresses, known):
@@ -111,7 +111,7 @@ def _elements_of_one(datatype: Datatype, address: int) -> Iterator[Element]:
             ):
                 return
     except (IndexError, RecursionError) as error:
-        raise DebuggerError(f"the record does not say what {datatype.name} is made of") from error
+        raise DebuggerError(f"the record does not describe the datatype {datatype.name}") from error
 
 
 def _datatype_blocks(

@@ -37,7 +37,7 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {
-    "ranks": Command("ranks", "where every rank stands; ranks that stand alike share a line", ("r",)),
+    "ranks": Command("ranks", "where every rank is; ranks at the same place share a line", ("r",)),
     "where": Command("where [RANKS] [native]", "the stack of a rank; `native` adds C frames to Python's", ("bt", "w")),
     "print": Command(
         "print[/FORMAT] EXPR [@RANKS]",
@@ -66,20 +66,25 @@ COMMANDS: dict[str, Command] = {
         "display[/FORMAT] [EXPR [@RANKS]]", "print an expression at every stop", (), "display total @all"
     ),
     "undisplay": Command("undisplay [N]", "no longer print it at stops"),
-    "list": Command("list [LINE | FILE:LINE]", "the source around where the rank stands", ("l",)),
-    "rank": Command("rank N", "the rank that commands mean where they name none"),
+    "list": Command("list [LINE | FILE:LINE]", "the source around the line at which the rank is", ("l",)),
+    "rank": Command("rank N", "choose the rank for commands that name none"),
     "next event": Command(
-        "next event [N] [@RANK]", "let a rank make its next calls, the others what these need", ("ne",)
+        "next event [N] [@RANK]", "run a rank over its next calls, and other ranks as far as these calls need", ("ne",)
     ),
-    "prev event": Command("prev event [N] [@RANK]", "back before a rank's last calls, by a new replay", ("pe",)),
+    "prev event": Command("prev event [N] [@RANK]", "go back to before a rank's last calls, by a new replay", ("pe",)),
     "next": Command("next [@RANKS]", "to the next line, over functions", ("n",)),
     "step": Command("step [@RANKS]", "to the next line, into functions", ("s",)),
     "skip": Command(
-        "skip [FUNCTION | FILE]", "what `step` is not to go into; without a name, all of these", (), "skip norm.h"
+        "skip [FUNCTION | FILE]",
+        "let `step` step over it from now on; without a name: list what is skipped",
+        (),
+        "skip norm.h",
     ),
-    "unskip": Command("unskip [FUNCTION | FILE]", "go into it again, or into all"),
-    "finish": Command("finish [@RANKS]", "on until the function has returned, and what it returned"),
-    "until": Command("until WHERE", "run what has to happen before a call, and no more; forwards or back", ("u",)),
+    "unskip": Command("unskip [FUNCTION | FILE]", "let `step` go into it again, or into all"),
+    "finish": Command("finish [@RANKS]", "run until the function has returned, and print what it returned"),
+    "until": Command(
+        "until WHERE", "stop right before a call, forwards or back; other ranks run only as far as that needs", ("u",)
+    ),
     "break": Command(
         "break WHERE [if EXPR | FILTER]",
         "stop there: RANK:EVENT, [RANK:]FILE:LINE[#N], [RANK:]FUNCTION[#N]; where EXPR is true, or calls that fit",
@@ -93,16 +98,16 @@ COMMANDS: dict[str, Command] = {
         (),
         "watch total",
     ),
-    "ignore": Command("ignore N COUNT", "take no notice of the next visits of a breakpoint", (), "ignore 1 5"),
+    "ignore": Command("ignore N COUNT", "ignore the next visits of a breakpoint", (), "ignore 1 5"),
     "breakpoints": Command("breakpoints", "all breakpoints"),
-    "delete": Command("delete [N]", "take a breakpoint away, or all", ("d",)),
-    "continue": Command("continue", "to the next breakpoint on any rank, or to the end", ("c",)),
+    "delete": Command("delete [N]", "delete a breakpoint, or all", ("d",)),
+    "continue": Command("continue", "run to the next breakpoint on any rank, or to the end", ("c",)),
     "message": Command(
         "message [RANK | RANK:EVENT]", "what the send or receive of a rank sends: from, to, content", ("m",)
     ),
     "reverse-continue": Command(
         "reverse-continue",
-        "back to the last stop at a breakpoint or change of what is watched, by new replays",
+        "go back to the last breakpoint or change of a watched value, by new replays",
         ("rc",),
         "reverse-continue",
     ),
@@ -169,7 +174,7 @@ def parse_count_and_rank(arguments: str, debugger: Debugger) -> tuple[int, int]:
     """
     text, ranks = split_ranks(arguments)
     if text and not (text.isdigit() and int(text)):
-        raise UsageError(f"{text!r} is not a number of events")
+        raise UsageError(f"{text!r} is not a number of events, such as 3")
     chosen = debugger.ranks_of(ranks)
     if len(chosen) != 1:
         raise UsageError("give one rank")
@@ -341,7 +346,7 @@ class Prompt(Console):
         }  # fmt: skip
         if name in simple:
             if rest:
-                raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
+                raise UsageError(f"`{name}` takes no more arguments: {COMMANDS[name].usage}")
             return simple[name]()
         if name in ("next event", "prev event"):
             return (d.next_event if name == "next event" else d.prev_event)(*parse_count_and_rank(rest, d))
@@ -430,7 +435,7 @@ class Prompt(Console):
             subprocess.run([find_gdb() or "gdb", "--quiet", "-p", str(pid)], check=False)
             return {"kind": "text", "text": f"back from rank {rank}"}
         if self.json or not sys.stdin.isatty():
-            raise UsageError("a console needs a terminal: use `print`")
+            raise UsageError("a console needs a terminal: use `print` instead")
         while True:
             try:
                 line = input(f"rank {rank} >>> ")

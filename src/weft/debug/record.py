@@ -39,13 +39,13 @@ class Record:
         self.trace = weft.open(path)
         if self.trace.level is Level.OUTCOMES:
             raise UsageError(
-                "this run was recorded at level `outcomes`, which has no events to stop at; replay it once whole: "
-                "the replay is recorded at level `trace` and can be debugged"
+                "this run was recorded at level `outcomes`, which has no events to stop at: replay it once (`weft "
+                "replay`), then debug the record of that replay"
             )
         missing = [rank.rank for rank in self.trace.ranks if rank.missing]
         if missing or not self.trace.ranks:
             raise UsageError(
-                f"{path}: the record of rank {missing[0] if missing else 0} is missing: it cannot be replayed"
+                f"{path}: the record of rank {missing[0] if missing else 0} is missing, so the run cannot be replayed"
             )
         pythons = {rank.definitions.python or "" for rank in self.trace.ranks}
         if unlocked := sorted(filter(is_free_threaded, pythons)):

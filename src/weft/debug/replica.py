@@ -97,7 +97,10 @@ class Replica:
             look()
             time.sleep(TICK)
         if not self.over:
-            raise WeftError(f"the ranks had not {self.record.trace.system.entered} after {BEGIN:.0f} seconds")
+            raise WeftError(
+                f"the replay did not start: after {BEGIN:.0f} seconds the ranks had not "
+                f"{self.record.trace.system.entered}"
+            )
         if not (self.controls and any(control.pid for control in self.controls)):
             words = self.output().strip().removeprefix("weft: ") or f"status {self.status()}"
             raise WeftError(f"the replay did not start: {words}")

@@ -34,7 +34,8 @@ class Messages:
         trace = self.record.trace
         if sent is None and received is None:
             raise UsageError(
-                f"{call_at(event)} of rank {event.rank.index} (event {event.index}) sends and receives no message"
+                f"{call_at(event)} of rank {event.rank.index} (event {event.index}) neither sends nor receives a "
+                "message"
             )
         answer: Answer = {"kind": "message", "event": call_facts(event), "sent": None, "received": None}
         if sent is not None:

@@ -37,7 +37,7 @@ class Skips:
         UsageError for an unknown name.
         """
         if name and name not in self.names:
-            raise UsageError(f"{name} is not skipped: `skip` lists what is")
+            raise UsageError(f"{name} is not skipped: `skip` alone lists what is")
         self.names = [one for one in self.names if name and one != name]
         return self.list_names()
 

@@ -206,9 +206,12 @@ class Standing:
     def require_running(self) -> None:
         """Raise UsageError if the program has ended, and WeftError if a rank has left its record."""
         if self.replica.over:
-            raise UsageError("the program has come to its end: `restart`, `until WHERE` or `prev event` go back")
+            raise UsageError("the program has ended: `restart`, `until WHERE` or `prev event` go back")
         for rank in self.replica.left_record():
-            raise WeftError(f"rank {rank} has left its record: `restart`, and `weft replay` says where it did")
+            raise WeftError(
+                f"rank {rank} no longer does what its record says: `restart` begins again; `weft replay` shows where "
+                "they differ"
+            )
 
     # Where all stand
 
@@ -221,7 +224,7 @@ class Standing:
         if text in ("all", "*"):
             return list(range(self.record.size))
         if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
-            raise UsageError(f"{text!r} is not a set of ranks: give 0,2-3 or all")
+            raise UsageError(f"{text!r} is not a set of ranks: write 0,2-3 or all")
         found: set[int] = set()
         for part in text.split(","):
             first, _, last = part.partition("-")

@@ -58,7 +58,9 @@ def trace_new_threads(traced: Traced) -> None:
         # Nothing is imported into a program that never needs it; another thread would be taken for the main one.
         import threading
     if threading.gettrace() not in (None, traced):
-        raise RuntimeError("the program traces its threads itself (threading.settrace): they stop at no line")
+        raise RuntimeError(
+            "the program uses threading.settrace itself, so breakpoints on lines do not stop its threads"
+        )
     threading.settrace(traced)
 
 

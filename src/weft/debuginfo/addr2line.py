@@ -96,10 +96,10 @@ def _query_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> 
             errors="backslashreplace", timeout=ADDR2LINE_SECONDS, env=environment, check=False,
         )  # fmt: skip
     except FileNotFoundError:
-        problems.append(f"calls in {path} stay without lines: addr2line is missing (install binutils)")
+        problems.append(f"calls in {path} have no source lines: addr2line is missing (install binutils)")
         return {}
     except (OSError, subprocess.TimeoutExpired) as error:
-        problems.append(f"calls in {path} stay without lines: addr2line failed ({error})")
+        problems.append(f"calls in {path} have no source lines: addr2line failed ({error})")
         return {}
     blocks = _parse_output(done.stdout)
     return {str(offset): _drop_mpi_headers(blocks[offset - 1]) for offset in offsets if offset - 1 in blocks}

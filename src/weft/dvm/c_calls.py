@@ -252,7 +252,9 @@ def section_arguments(reference: Reference, variable: Variable) -> tuple[str, st
     for d, subscript in enumerate(reference.subscripts):
         last = f"(__INT64_TYPE__)(sizeof({element_at(variable, d)}) / sizeof({element_at(variable, d + 1)})) - 1"
         if isinstance(subscript, Affine):
-            raise DirectiveError(reference.place, f"`{reference.name}` has a subscript that means nothing here")
+            raise DirectiveError(
+                reference.place, f"`{reference.name}` has a subscript, which is not allowed here: leave it out"
+            )
         if isinstance(subscript, Constant):
             low.append(int64(subscript.value))
             high.append(int64(subscript.value))

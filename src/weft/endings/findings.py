@@ -84,7 +84,7 @@ class RunEnd:
         lost = _lost(self.trace) if first.how is How.ERROR else []
         if lost:
             were, them = "was" if len(lost) == 1 else "were", "it" if len(ranks) == 1 else "them"
-            message += f"; {listed(lost)} {were} lost, for which MPI may have ended {them}"
+            message += f"; {listed(lost)} {were} lost, which may be why MPI ended {them}"
         events = [event for i in sorted(behind) for event in self.standstill.open_calls.get(i, [])[:1]]
         return Finding(
             kind=KINDS[first.how],

@@ -56,7 +56,7 @@ def _describe_stuck_library(standstill: Standstill, ends: Mapping[int, End]) -> 
     library itself does not complete it."""
     return [
         f"all members of {event.comm.name} are in {call_words(event)}{site_suffix(event)}: the MPI library itself does "
-        "not complete it"
+        "not complete the call"
         for events in find_unfinished_collectives(standstill)[:MAX_LINES]
         if (event := events[0]).comm is not None
         and all(ends[e.rank.index].time_ns - e.enter_ns >= STOOD_NS for e in events)
@@ -80,7 +80,7 @@ def _describe_place(end: End) -> str:
     ]
     site = find_user_site(end.ending) if end.ending is not None else None
     at = [f"was outside MPI{_at(site)}"] if site is not None and not (polls and is_library_code(site)) else []
-    return " and ".join([*at, *polls]) or "made no call of MPI any more"
+    return " and ".join([*at, *polls]) or "made no MPI call any more"
 
 
 def _at(site: CallSite) -> str:

@@ -79,9 +79,9 @@ def _describe_fault(ending: Ending) -> str:
 
 
 _WORKS: Final[Mapping[str, str]] = {
-    "heap": "it looked up the malloc blocks of buffers", "buffers": "it looked at buffers of pending operations",
-    "hashes": "it hashed messages", "accesses": "it noted accesses of a program built with `weft cc`",
-    "halo": "it looked at ghost cells", "lines": "it looked where a call is made",
+    "heap": "it looked up the heap blocks of buffers", "buffers": "it looked at buffers of pending operations",
+    "hashes": "it hashed messages", "accesses": "it recorded memory accesses of a program built with `weft cc`",
+    "halo": "it compared ghost cells", "lines": "it looked up the source line of a call",
 }  # fmt: skip
 """What the parts of the recorder do that WEFT_WITHOUT leaves out (weft.launch.recorder)."""
 
@@ -92,10 +92,10 @@ def _describe_error_of_weft(end: End) -> str:
     ending = end.ending
     assert ending is not None
     part = ending.part_of_weft
-    around = f"; WEFT_WITHOUT={part} records without that" if part in _WORKS else ""
+    around = f"; until then, WEFT_WITHOUT={part} weft run ... records without that part" if part in _WORKS else ""
     return (
-        f"was ended by Weft's error, not the program's (to have it mended, send {end.rank.trace.path} and what "
-        f"`weft doctor --bug-report` says{around}): its recorder crashed by {_describe_fault(ending)} while "
+        f"was ended by Weft's error, not the program's (to report it, send {end.rank.trace.path} and the output of "
+        f"`weft doctor --bug-report`{around}): its recorder crashed by {_describe_fault(ending)} while "
         f"{_WORKS.get(part, 'it recorded a call')}"
     )
 
@@ -113,7 +113,7 @@ def _describe_mpi_error(end: End) -> str:
         return f"was ended by MPI inside {end.ending.name}{where}, called before MPI was initialised"
     last = find_own_finalize(end.rank)
     if last is not None and last.error:
-        return f"came to an error in {call_words(last)}{site_suffix(last)} (class {last.error})"
+        return f"got an error in {call_words(last)}{site_suffix(last)} (class {last.error})"
     inside = end.open_calls[:1]
     said = first_line(extract_error_reason(end.rank.definitions.ended or ""))
     at_call = f" inside {call_words(inside[0])}{site_suffix(inside[0])}" if inside else ""

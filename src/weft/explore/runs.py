@@ -95,7 +95,10 @@ class ReplayRuns:
             self._start_replay(None, self.base, out)
             _, number, status = self._wait_for_replay()
             if (result := _read_replay_facts(out).get("result")) != Replayed.FINISHED.value or _was_cut_off(out):
-                said = _first_message_of_replay(self._read_output(number, "err")) or f"it came to {result or 'nothing'}"
+                said = (
+                    _first_message_of_replay(self._read_output(number, "err"))
+                    or f"its replay ended with: {result or 'nothing'}"
+                )
                 raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {said}")
             printed.append((status, _sorted_lines(self._read_output(number, "out"))))
         self.steady = printed[0][1] == printed[1][1]
@@ -213,7 +216,7 @@ def compare_results(result: Result, reference: Result, *, output: bool) -> Effec
         found.append("ends without the deadlock")
     elif result.ended == STANDS and reference.ended != STANDS:
         worst = Harm.DEADLOCK
-        found.append("no rank goes on (a deadlock is not proven)")
+        found.append("no rank makes progress (a deadlock is not proven)")
     elif result.status != reference.status:
         found.append(f"ends with status {result.status} instead of {reference.status}")
     new = Counter(kind for kind, _ in result.findings.keys() - reference.findings.keys() if kind != "deadlock")

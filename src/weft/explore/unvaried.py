@@ -40,7 +40,7 @@ class Unvaried:
         if self.polls:
             lines.append(f"not varied: how often polls fail, at {_join_places(self.polls)}")
         if self.sets:
-            what = "which requests are completed together (each alone is tried)"
+            what = "which requests complete together (each was tried alone)"
             lines.append(f"not varied: {what}, at {_join_places(self.sets)}")
         return lines
 

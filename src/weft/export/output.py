@@ -35,7 +35,7 @@ def stage_output(out: Path) -> Iterator[Path]:
     an error it is removed. Raises UsageError if `out` exists.
     """
     if out.exists() or out.is_symlink():
-        raise UsageError(f"{out} exists: remove it, or name another place with -o")
+        raise UsageError(f"{out} exists: delete it, or name another place with -o")
     try:
         folder = Path(tempfile.mkdtemp(prefix=".weft-export-", dir=out.parent))
     except OSError as error:

@@ -87,7 +87,7 @@ class Mi:
     def __init__(self) -> None:
         gdb = find_gdb()
         if gdb is None:
-            raise DebuggerError(f"there is no gdb here, which looks into native programs: {REMEDY}")
+            raise DebuggerError(f"native programs need gdb, which is not installed: {REMEDY}")
         self.running = False
         self.stops: list[dict[str, object]] = []
         self.points: dict[str, Point] = {}

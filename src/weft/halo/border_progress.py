@@ -30,7 +30,7 @@ class StoreCoverage:
         self.uses = [n for n, use in story.uses.items() if use.what == "store" and use.part == part.of.number]
         if len(self.uses) * len(part.edge) > MOST:
             raise WeftError(
-                f"rank {part.of.rank} stores its border in too many ways to hold it against its neighbours'"
+                f"rank {part.of.rank} stores its border in too many ways to compare it with that of its neighbours"
             )
         self.table = np.zeros((len(self.uses), len(part.edge) + 1), bool)  # the last column is of no such cell
         for row, number in enumerate(self.uses):

@@ -40,16 +40,16 @@ def stale_ghost(case: GhostCase, store: Use | None, moment: int, *, was_renewed:
     """
     wrong = case.wrong
     line = f" at {_at(store.at)}" if store else ""
-    never = "" if was_renewed else ", and nothing ever brings it here"
+    never = "" if was_renewed else ", and no message ever brings it to this rank"
     kind = "stale-halo-read" if was_renewed else "remote-access"
     sites = [Site(wrong.owner, "store", *_file(store.at))] if store else []
-    words = f"it is older than what rank {wrong.owner} stored{line}{never}"
+    words = f"it is out of date, as rank {wrong.owner} stored a newer value{line}{never}"
     return _make_finding(kind, case, words, sites, changed=[wrong.owner, moment], is_certain=wrong.told)
 
 
 def never_filled(case: GhostCase) -> Finding:
     """Return the finding that a ghost was never renewed."""
-    return _make_finding("remote-access", case, "no message ever brings it here", [])
+    return _make_finding("remote-access", case, f"no message ever brings the value to rank {case.wrong.rank}", [])
 
 
 def locally_written(case: GhostCase, use: Use, *, is_redundant_computation: bool) -> Finding:
@@ -57,8 +57,8 @@ def locally_written(case: GhostCase, use: Use, *, is_redundant_computation: bool
     by the line by which the owner computes the cell.
     """
     rank, owner = case.wrong.rank, case.wrong.owner
-    words = f"rank {rank} itself {'computed' if is_redundant_computation else 'wrote'} the copy at {_at(use.at)}"
-    words += f", not as rank {owner} did" if is_redundant_computation else ""
+    words = f"rank {rank} itself {'computed' if is_redundant_computation else 'wrote'} this copy at {_at(use.at)}"
+    words += f", and rank {owner} computed another value" if is_redundant_computation else ""
     kind = "stale-halo-read" if is_redundant_computation else "halo-write"
     return _make_finding(kind, case, words, [Site(rank, "store", *_file(use.at))])
 
@@ -73,10 +73,13 @@ def other_cell_copied(case: GhostCase, rank: int, global_index: list[int]) -> Fi
 def ghosts_without_use(part: DeclaredPart) -> str:
     """Ghosts are loaded, and what is made of them was not seen."""
     name = f" of {part.name}" if part.name else ""
-    return f"what is made of those{name} goes to no array that is declared: declare it, too, with halo 0 if it has none"
+    return (
+        f"what is computed from those{name} is stored in no declared array: declare that array, too, with halo 0 if "
+        f"it has no ghost cells"
+    )
 
 
-_REMEDY = "say how wide its ghost cells are (halo)"
+_REMEDY = "declare how wide its ghost cells are (the argument halo of weft.part)"
 
 
 def widths_differ(parts: Mapping[int, DeclaredPart], side: Side, widths_by_rank: Mapping[int, int]) -> str:
@@ -98,7 +101,7 @@ def layers_missing(part: DeclaredPart, side: Side) -> str:
 
 def receive_not_followed(part: DeclaredPart, event: int) -> str:
     """Return the note that it is not known what a receive fills."""
-    return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not followed: {_REMEDY}"
+    return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not known to Weft: {_REMEDY}"
 
 
 def receive_inside(part: DeclaredPart, box: Box, event_index: int) -> str:
@@ -125,7 +128,7 @@ def receives_fill_everything(part: DeclaredPart) -> str:
 def grid_differs(part: DeclaredPart) -> str:
     """Return the note that the communicator has another grid than the ghosts."""
     why = "has ghost cells in another number of dimensions than its communicator"
-    return f"{_array(part)} {why}: {_REMEDY}, and where it lies"
+    return f"{_array(part)} {why}: {_REMEDY} and at which global index it begins"
 
 
 def receive_missing(part: DeclaredPart, side: Side) -> str:
@@ -164,7 +167,7 @@ def _describe_end(part: DeclaredPart, side: Side) -> str:
 
 def foreign_value_received(case: GhostCase) -> Finding:
     """Return the ghost holds what its owner's cell never had, and where that is from is not known."""
-    words = f"the copy holds what rank {case.wrong.owner} never had there"
+    words = f"the copy has a value that rank {case.wrong.owner} never had there"
     return _make_finding("remote-access", case, words, [], is_certain=False)
 
 
@@ -183,10 +186,10 @@ def _make_finding(
     cell = source.of.to_program_index(case.field.wrap_indices(source.to_global(source.ghosts[[ghost]]))[0].tolist())
     name, local = _name(source), source.of.to_program_index(source.ghost_index(ghost))
     held, should = float(wrong.held[case.k]), float(wrong.should[case.k])
-    many = f", and {len(wrong.ghosts) - 1:,} more of rank {wrong.owner}" if len(wrong.ghosts) > 1 else ""
+    many = f", and {len(wrong.ghosts) - 1:,} more copies" if len(wrong.ghosts) > 1 else ""
     message = (
-        f"rank {wrong.rank} uses {name}{cell} of rank {wrong.owner}, its ghost cell {local}{many}, at {_at(read.at)}: "
-        f"{explanation} ({held:.6g} in place of {should:.6g})"
+        f"rank {wrong.rank} reads its ghost cell {local} at {_at(read.at)}, a copy of {name}{cell} of rank "
+        f"{wrong.owner}{many}: {explanation} (it read {held:.6g}, not {should:.6g})"
     )
     events: list[EventId] = [EventId(wrong.rank, wrong.moment - 1)] if wrong.moment else []
     evidence = Ghost(

@@ -289,14 +289,14 @@ def read_histories(trace: Trace) -> dict[int, RankHistory]:
                 raise log_reader.Damaged(f"{log.FOLDER} holds more than {MOST_OF_RUN >> 30} GB")
             story = RankHistory(rank, path.name, data)
         except (log_reader.Damaged, RunError) as error:
-            trace.add_problem(f"{error}: ghost cells of rank {rank.index} are not looked at")
+            trace.add_problem(f"{error}: the ghost cells of rank {rank.index} are not checked")
             continue
         room -= len(data)
         cells -= sum(prod(part.shape) for part in story.parts.values())
         if cells < 0:
             trace.add_problem(
                 f"the arrays with ghost cells have more than {log_reader.MOST_CELLS:,} elements in all: those of rank "
-                f"{rank.index} and of higher ones are not looked at"
+                f"{rank.index} and of higher ranks are not checked"
             )
             break
         if story.problem:

@@ -105,7 +105,7 @@ def answer_debugger(socket_path: str) -> None:
         sys.modules.pop("_weft_inside.attach", None)
         load_agent_module("attach").start_connected_agent(socket_path)
     except (ImportError, AttributeError) as error:  # it is importing asyncio right now
-        refuse_debugger(socket_path, f"cannot be looked into now: {error}", RETRY_STATUS)
+        refuse_debugger(socket_path, f"cannot be inspected now: {error}", RETRY_STATUS)
     finally:
         with suppress(OSError):  # nothing is left for the debugger to do: it may be killed
             for name in os.listdir(Path(socket_path).parent):

@@ -457,7 +457,7 @@ class Agent:
         """
         frames = self._task_frames(request["task"])
         if not frames:
-            raise LookupError("the task is in no frame of the program")
+            raise LookupError("the task is in no function of the program")
         chosen: FrameType = frames[min(request.get("level", 0), len(frames) - 1)]
         return chosen
 

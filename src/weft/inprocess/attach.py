@@ -94,7 +94,7 @@ class AttachedAgent(Agent):
     def announce(self) -> None:
         """Tell the debugger that the agent is ready while the program keeps running."""
         self.tasks()  # the loops
-        self.send({"stop": {"why": "interrupted", "task": None, "at": None, "text": "the program runs on meanwhile"}})
+        self.send({"stop": {"why": "interrupted", "task": None, "at": None, "text": "the program continues meanwhile"}})
 
 
 def start_connected_agent(socket_path: str) -> Any:

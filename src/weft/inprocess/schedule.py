@@ -318,7 +318,7 @@ class Schedule:
             free += handles
             handles.clear()
             self._on_divergence(
-                f"the run has left its record: step {at + 1} was of the task {expected}, which does not come"
+                f"the run differs from its record: step {at + 1} was one of task {expected}, which makes no step now"
             )
         return free
 

@@ -174,14 +174,15 @@ def check_name_conflicts() -> list[SystemCheck]:
     others = [one for one in distributions() if (one.metadata["Name"] or "").lower() == "weft"]
     if any(not (one.metadata["Summary"] or "").startswith(ours) for one in others):
         checks.append(SystemCheck(
-            "distribution weft", "warning", "another project, called weft, is installed beside weft-debugger: it may "
-            "have replaced this one's files and its command",
+            "distribution weft", "warning", "another package, called weft, is installed too: it may have "
+            "replaced files of weft-debugger and the command `weft`",
             "pip uninstall weft; pip install --force-reinstall weft-debugger",
         ))  # fmt: skip
     command = shutil.which("weft")
     if command is not None and Path(command).parent != Path(sys.executable).parent:
         checks.append(SystemCheck(
-            "command weft", "warning", f"the PATH leads to {command}, which is not this one ({sys.executable})",
+            "command weft", "warning", f"the PATH leads to {command}, another installation than "
+            f"this one ({sys.executable})",
             f"run `{sys.executable} -m weft`, or put {Path(sys.executable).parent} first on the PATH",
         ))  # fmt: skip
     return checks
@@ -206,9 +207,9 @@ def check_compiler() -> SystemCheck:
     remedy = "Debian: apt install gcc libc6-dev"
     if any(prebuilt.wheel_folder().glob(f"*/{prebuilt.FACTS}")):
         return SystemCheck(
-            "C compiler", "warning", "none found: recorders are there for the MPIs from PyPI alone", remedy
+            "C compiler", "warning", "no C compiler found: only the MPIs from PyPI can be recorded", remedy
         )
-    return SystemCheck("C compiler", "failed", "none found: no recorder can be built", remedy)
+    return SystemCheck("C compiler", "failed", "no C compiler found: no recorder can be built", remedy)
 
 
 def check_mpi(installations: list[Installation]) -> SystemCheck:
@@ -217,7 +218,7 @@ def check_mpi(installations: list[Installation]) -> SystemCheck:
         return SystemCheck("MPI", "ok", f"{len(installations)} found")
     if wrappers := [str(path) for path in dict.fromkeys(find_compilers())]:
         detail = f"none that compiles: {', '.join(wrappers)} cannot build a small library"
-        return SystemCheck("MPI", "failed", detail, f"see what `{wrappers[0]} -show` names: it has to exist")
+        return SystemCheck("MPI", "failed", detail, f"check that the compiler that `{wrappers[0]} -show` names exists")
     return SystemCheck("MPI", "failed", "none found", "pip install mpich mpi4py (no system package is needed)")
 
 
@@ -300,7 +301,12 @@ def check_pvm() -> list[SystemCheck]:
         return []
     if daemon is None:
         return [
-            SystemCheck("PVM", "warning", "there is its library and no pvmd: no program of PVM runs", "apt install pvm")
+            SystemCheck(
+                "PVM",
+                "warning",
+                "the library of PVM is installed, but no pvmd: PVM programs cannot run",
+                "apt install pvm",
+            )
         ]
     try:
         of_pvm.build_recorder()
@@ -323,7 +329,7 @@ def check_clock() -> SystemCheck:
     if platform.machine() in ("x86_64", "AMD64") and source != "tsc":
         return SystemCheck(
             "clock", "warning", f"clock source {source}: clock_gettime is used, events cost some 100 ns more",
-            "nothing, unless the machine can offer the clock source tsc",
+            "nothing to do, unless the machine can use the clock source tsc",
         )  # fmt: skip
     return SystemCheck("clock", "ok", f"clock source {source}: read from user space, a few ns")
 

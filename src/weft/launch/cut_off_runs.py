@@ -17,7 +17,10 @@ def look_up_lines(trace: Trace) -> Trace:
         return trace
     problem = None
     if trace.path.stat().st_uid != os.geteuid():
-        problem = "`weft run` was killed before it looked up lines, and only the run's owner can do it now"
+        problem = (
+            "`weft run` was killed before it looked up source lines; the owner of the run can do that with `weft "
+            "report`"
+        )
     elif not (trace.path / "sites.json").exists():
         problem = finish.resolve_sites(trace.path, with_source_texts=trace.run.get("sources") is not False)
         trace = Trace.open(trace.path)

@@ -59,12 +59,12 @@ PLACED: Final = re.compile(
 REMEDIES: Final = (
     (r"resolve host|unknown host|not known|could not contact|does not exist|invalid node",
      "use a name that this host knows: `getent hosts {host}`"),
-    (r"permission denied|host key|password|authenticity", "`ssh {host} true` has to work without a question"),
-    (r"connection refused|no route|timed out|unreachable", "see that {host} is up and lets ssh in: `ssh {host} true`"),
+    (r"permission denied|host key|password|authenticity", "make `ssh {host} true` work without a question"),
+    (r"connection refused|no route|timed out|unreachable", "check that {host} is up, and `ssh {host} true`"),
     (r"mpiexec@.*execvp error|ssh.*(not found|no such file)|could not find.*(ssh|rsh)|plm_rsh_agent|plm_ssh_agent",
      "install ssh, or name what starts processes there (`-- mpiexec -launcher-exec PROGRAM`)"),
     (r"execvp error|No module named|can't open|No such file|not found|cannot open shared object|cannot execute",
-     "Weft ({python}) and MPI ({library}) have to lie in the same places on {host}"),
+     "Weft ({python}) and MPI ({library}) must be installed in the same places on {host}"),
 )  # fmt: skip
 """What stands in a launcher's words, and what to do then; the first that fits."""
 
@@ -202,7 +202,7 @@ def check_hosts(hosts: Sequence[str], launcher_words: Sequence[str]) -> list[Sys
     checks, reached = check_each_host(how, hosts)
     if not all(check.status != "failed" for check in checks):
         return [*checks, SystemCheck("messages between hosts", "warning", "not tried: not every host starts a process",
-                               "see to the hosts above first")]  # fmt: skip
+                               "solve the problems of the hosts above first")]  # fmt: skip
     names = [place["host"] for place in reached]
     if len(set(names)) < len(names):
         checks.append(SystemCheck("hosts", "warning", f"some of them are one machine ({', '.join(names)})",
@@ -213,7 +213,9 @@ def check_hosts(hosts: Sequence[str], launcher_words: Sequence[str]) -> list[Sys
 def choose_launcher(launcher_words: Sequence[str]) -> TrialLauncher | SystemCheck:
     """Choose the launcher and the MPI library for the trials; return a failed check if there is none."""
     if launcher_words and not (is_launcher(launcher_words[0]) and shutil.which(launcher_words[0])):
-        raise UsageError(f"after -- comes the launcher with its options, as in a run: {launcher_words[0]!r} is none")
+        raise UsageError(
+            f"{launcher_words[0]!r} is not a launcher on the PATH: name the launcher with its options after --"
+        )
     launcher = shutil.which(launcher_words[0] if launcher_words else "mpiexec") or next(find_launchers(None), None)
     if launcher is None:
         return SystemCheck("mpiexec", "failed", "none found", "pip install mpich, or put your MPI's bin on the PATH")
@@ -228,7 +230,7 @@ def choose_launcher(launcher_words: Sequence[str]) -> TrialLauncher | SystemChec
         library = find_default_library(launcher)
     if library is None or not library.abi:
         return SystemCheck("MPI", "failed",
-                           f"it is not known which MPI {' '.join(given.program) or launcher} belongs to",
+                           f"Weft does not know which MPI {' '.join(given.program) or launcher} belongs to",
                            "give the line of a run: `weft doctor --hosts a,b -- mpiexec ./program`")  # fmt: skip
     return TrialLauncher((launcher, *drop_placement_options(family, given.options)), family, library)
 
@@ -283,7 +285,9 @@ def suggest_remedy(launcher: TrialLauncher, host: str, trial: TrialJob) -> str:
             return text.format(host=host, python=sys.executable, library=launcher.library.path)
     if launcher.family is Family.SRUN:
         return f"`srun -w {host} hostname` has to work; inside a job, only its own nodes can be named"
-    return f"`ssh {host} true` has to come back at once, without a question; or name your cluster's way: -- LAUNCHER"
+    return (
+        f"`ssh {host} true` must return at once without a question; or name the launcher of your cluster: -- LAUNCHER"
+    )
 
 
 def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck:
@@ -309,7 +313,7 @@ def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck
             name,
             "failed",
             detail,
-            f"export {format_shell_variables(settings[passed.index(True)])}: with it all messages came",
+            f"export {format_shell_variables(settings[passed.index(True)])}: with this setting all messages arrived",
         )
     return SystemCheck(name, "failed", detail, suggest_open_network(settings))
 
@@ -332,4 +336,4 @@ def format_shell_variables(setting: Mapping[str, str]) -> str:
 def suggest_open_network(settings: Sequence[Mapping[str, str]]) -> str:
     """Return the remedy if no setting of MPI helped; `settings`: those that were tried."""
     text = "let TCP connections through between all hosts, on all ports (firewall, networks of containers)"
-    return f"{text}; tried in vain: {'; '.join(map(format_shell_variables, settings))}" if settings else text
+    return f"{text}; tried without success: {'; '.join(map(format_shell_variables, settings))}" if settings else text

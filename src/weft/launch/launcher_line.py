@@ -83,7 +83,7 @@ def parse_launcher_line(command: Sequence[str]) -> LauncherLine:
     family = find_launcher_family(launcher)
     contexts = tuple(parse_context(family, words) for words in split_contexts(list(command[1:])))
     if not any(one.program for one in contexts) and not any("app" in w or "configfile" in w for w in command):
-        raise UsageError(f"the line `{' '.join(command)}` starts no program")
+        raise UsageError(f"the command line `{' '.join(command)}` names no program to start")
     return LauncherLine(command[0], family, contexts)
 
 

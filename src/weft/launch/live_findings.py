@@ -48,7 +48,15 @@ class LiveFindings:
             self._tell(news)
         if not self._failed and self._process.poll():
             self._failed = True
-            self._tell([(f"note: findings are reported at the end only, as looking earlier failed: {self._why()}", "")])
+            self._tell(
+                [
+                    (
+                        "note: findings are reported at the end only, as the analysis during the run failed: "
+                        f"{self._why()}",
+                        "",
+                    )
+                ]
+            )
 
     def _why(self) -> str:
         lines = os.pread(self._errors.fileno(), 1 << 16, 0).decode(errors="replace").splitlines()

@@ -184,7 +184,7 @@ def plan_launcher_line(
         )
     if line.launcher and line.family is Family.OTHER:
         notes.append(
-            f"{line.launcher} is not a launcher that Weft knows: it was started with the recorder loaded as well"
+            f"{line.launcher} is not a launcher that Weft knows, so the recorder is loaded into the launcher, too"
         )
     return LaunchPlan(line, library, mpicc, environment, recognised, notes)
 

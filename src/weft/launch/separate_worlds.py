@@ -41,7 +41,7 @@ def explain_separate_worlds(plan: LaunchPlan, step: JobStep | None) -> str:
     program = f"the program loads {library.path} ({format_family(library.family)})"
     if family is Family.SRUN or (step and step.system == "slurm"):
         speaks = {Family.HYDRA: "pmi2", Family.OPENMPI: "pmix"}.get(library.family, "another plugin")
-        return f"{program}, which speaks with Slurm by `srun --mpi={speaks}` (`srun --mpi=list` shows what is there)"
+        return f"{program}, which talks to Slurm by `srun --mpi={speaks}` (`srun --mpi=list` shows what is there)"
     if is_foreign_launcher(plan):
         return f"{plan.line.launcher} belongs to {format_family(family)} but {program}"
     return ""

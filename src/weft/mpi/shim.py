@@ -168,7 +168,10 @@ def probe_library(mpicc: str) -> Library:
                 _fortran_entries(path, symbols),
                 _handle_variables(linked),
             )
-    raise RecorderError(f"programs compiled with {mpicc} are not linked with a shared libmpi (found {sorted(linked)})")
+    raise RecorderError(
+        f"programs compiled with {mpicc} are not linked with a shared libmpi (found {sorted(linked)}), so Weft cannot "
+        "record them"
+    )
 
 
 def _handle_variables(linked: dict[str, Path]) -> tuple[str, ...]:

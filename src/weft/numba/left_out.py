@@ -62,9 +62,9 @@ class UncheckedCode:
         for name, kind in zip(names, argument_types, strict=False):
             if isinstance(kind, CONTAINERS):
                 called = f"the elements of `{name}`" if name else "the elements of a list, set or dictionary"
-                self._in(parfor, f"{called}, a container of Numba's library")
+                self._in(parfor, f"{called} (a container of Numba's library)")
             elif isinstance(kind, FOREIGN):
-                self._in(parfor, f"what `{name}` points to")
+                self._in(parfor, f"the memory that `{name}` points to")
 
     def note_called_functions(self, lowerer: Any, parfor: Any) -> None:
         """Note the compiled functions (such as ctypes ones) that a parallel loop calls. This must be called before
@@ -81,7 +81,7 @@ class UncheckedCode:
                         or loops.find_argument_name(one.func.name, lowerer.func_ir)
                         or "a function"
                     )
-                    self._in(parfor, f"what `{name}` does, a compiled function")
+                    self._in(parfor, f"what the compiled function `{name}` reads and writes")
 
     def _in(self, parfor: Any, what: str) -> None:
         self.in_loops.setdefault(what, set()).add((parfor.loc.filename, parfor.loc.line))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -245,10 +246,12 @@ class LoopChecks:
             return  # garbage in, garbage out: that has been said
         where = difference.where + (f"[{', '.join(map(str, difference.index))}]" if difference.index else "")
         got, expected = describe_value(difference.got), describe_value(difference.expected)
-        apart = f"{where} is {got} in parallel, {expected} run sequentially"
+        apart = f"{where} is {got} in parallel and {expected} if the function runs sequentially"
         evidence = {"where": where, "got": got, "expected": expected}
         for one, suspect in suspects:
-            text = f"{suspect.name} in the prange loop of {one.py_func.__name__}: {suspect.reason}; {apart}"
+            text = f"`{suspect.name}` {_describe_loop(one, suspect.loop)}: {suspect.reason}; {apart}"
+            if len(suspects) > 1:
+                text += "; other variables may be the cause, too"
             self._add_mismatch(one, suspect, text, evidence, "certain" if len(suspects) == 1 else "possible")
         if suspects:
             return
@@ -257,9 +260,12 @@ class LoopChecks:
         kernel = (reduced or kernels)[0]
         name = ", ".join(kernel.reductions)
         kind = "wrong-reduction" if reduced else "divergence"
-        text = f"{function.py_func.__name__}: {apart}"
+        text = (
+            f"the parallel function {function.py_func.__name__} {_at(function, kernel.line)} gives another result than "
+        )
+        text += f"sequentially: {apart}; no race or reduction was found that explains it"
         if reduced:
-            text = f"the reduction of {name} in the prange loop of {kernel.function} gives a wrong result: {apart}"
+            text = f"the reduction of `{name}` {_describe_loop(function, kernel.line)} gives a wrong result: {apart}"
         self._add_mismatch(function, Suspect(kind, name, kernel.line, kernel.line, ""), text, evidence, "possible")
 
     def _add_mismatch(
@@ -285,6 +291,16 @@ class LoopChecks:
             dict(evidence),
         )
         self.tell()
+
+
+def _at(function: Any, line: int) -> str:
+    """Return a line of a compiled function's file: `(n.py:6)`."""
+    return f"({Path(function.py_func.__code__.co_filename).name}:{line})"
+
+
+def _describe_loop(function: Any, line: int) -> str:
+    """Return words for a parallel loop: `in the prange loop at n.py:6 (function f)`."""
+    return f"in the prange loop at {_at(function, line)[1:-1]} (function {function.py_func.__name__})"
 
 
 @dataclass(frozen=True, slots=True)

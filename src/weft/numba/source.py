@@ -140,7 +140,8 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
                         name,
                         use.line,
                         loop.lineno,
-                        f"the loop at line {loop.lineno} sums it up: inside, each worker sees only its own part",
+                        "the loop reduces it, and an iteration reads it before the loop ends, when each worker has "
+                        "only its own part",
                     )
                     break
             continue
@@ -153,9 +154,10 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
                     name,
                     stores[0].line,
                     loop.lineno,
-                    f"it is read at line {last} after the loop, but Numba knows no reduction in this form: "
-                    f"each worker changes its own copy, which is lost (a reduction is written {name} += ..., "
-                    f"{name} *= ..., {name} = max({name}, ...) or {name} = min({name}, ...))",
+                    f"line {last} reads it after the loop, but Numba does not recognise a reduction in this form: "
+                    "each worker "
+                    f"changes its own copy, which is lost (write {name} += ..., {name} *= ..., "
+                    f"{name} = max({name}, ...) or {name} = min({name}, ...))",
                 )
             else:
                 yield Suspect(
@@ -163,7 +165,7 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
                     name,
                     early,
                     loop.lineno,
-                    f"an iteration reads at line {early} what an earlier one left at line {stores[0].line}",
+                    f"an iteration reads at line {early} what an earlier iteration stored at line {stores[0].line}",
                 )
         elif early is not None:
             yield Suspect(
@@ -171,7 +173,7 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
                 name,
                 early,
                 loop.lineno,
-                f"an iteration that did not come through line {stores[0].line} reads it before it has a value",
+                f"an iteration that skips line {stores[0].line} reads it at line {early} before it has a value",
             )
         elif after:
             yield Suspect(
@@ -179,7 +181,8 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
                 name,
                 stores[0].line,
                 loop.lineno,
-                f"every iteration writes it, and line {after} after the loop reads it",
+                f"every iteration writes it, and line {after} reads it after the loop: which value that is depends on "
+                "the order",
             )
 
 

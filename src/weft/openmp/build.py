@@ -109,7 +109,7 @@ def find_gcc_compiler(language: str) -> str:
     name = find_compiler(language)
     if language != "fortran" and is_clang(name):
         variable = {"c": "CC", "c++": "CXX"}[language]
-        raise UsageError(f"checking OpenMP programs needs gcc and g++; {variable} names {name}: unset it")
+        raise UsageError(f"checking OpenMP programs needs gcc and g++, and {variable} names {name}: unset {variable}")
     return name
 
 

@@ -255,12 +255,12 @@ def find_merged_tasks(sources: Sequence[Path], process: CheckedProcess) -> Itera
         file = str(source.absolute())
         for found in merged_tasks.find_variables_of_merged_tasks(source):
             kinds = ran.get((file, found.directive_line), set())
+            lines = (found.directive_line, found.write_line, found.read_line)
             if kinds:
-                is_undeferred = "mergeable" in kinds
                 yield Finding(
                     kind="merged-task", severity=KINDS["merged-task"].severity,
-                    certainty="certain" if is_undeferred else "possible",
-                    message=messages.describe_merged_task(found.name, found.write_line, is_undeferred),
+                    certainty="certain" if "mergeable" in kinds else "possible",
+                    message=messages.describe_merged_task(found.name, *(AccessPlace(file, line) for line in lines)),
                     sites=(
                         Site(0, "read", file, found.read_line, ""),
                         Site(0, "directive", file, found.directive_line, ""),
@@ -335,7 +335,7 @@ def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProce
     }
     alone = {place for construct, place in ran if construct == "alone" and (place.file, place.line) not in lanes}
     if alone := alone - teams:
-        yield f"{plural(len(alone), 'region')} that the program ran with one thread ({at(alone)})"
+        yield f"{plural(len(alone), 'region')} that the program ran with one thread only ({at(alone)})"
     yield from dict.fromkeys(
         messages.LEFT[held.why].format(at=at([held.access.place]))
         for one in processes for held in parse_findings(one.output, one.places) if held.kind == "left"
@@ -478,7 +478,7 @@ def _make_uninitialised_read(
     name = next((variable for variable in known if (place.file, variable) in private_variables), "")
     if not name:  # what once was private, and is another function's now
         return
-    message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at))
+    message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at), place)
     evidence = CheckCase(case="private", count=raw_finding.count, variable=name, loop=_construct_evidence(strand))
     yield Finding(
         kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
@@ -548,12 +548,14 @@ def _make_sync_findings(raw_finding: RawOpenMPFinding) -> Iterator[Finding]:
         if place.line == other.line and place.file == other.file:
             return
         yield make_sync_finding(
-            "missed-barrier", messages.describe_barrier(raw_finding.why, other), (place, other), "barrier"
+            "missed-barrier", messages.describe_barrier(raw_finding.why, place, other), (place, other), "barrier"
         )
     elif raw_finding.kind == "lock-order":
-        yield make_sync_finding("potential-deadlock", messages.describe_lock_order(other), (place, other), "lock")
+        yield make_sync_finding(
+            "potential-deadlock", messages.describe_lock_order(place, other), (place, other), "lock"
+        )
     elif raw_finding.kind == "deadlock":
-        yield make_sync_finding("deadlock", messages.describe_deadlock(other), (place, other), "waits")
+        yield make_sync_finding("deadlock", messages.describe_deadlock(place, other), (place, other), "waits")
 
 
 def make_sync_finding(kind: str, message: str, places: Sequence[AccessPlace], site_word: str) -> Finding:

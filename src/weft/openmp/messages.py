@@ -22,13 +22,13 @@ _END_OF_FUNCTION: Final = re.compile(r"\}|\s*end\s*(?:subroutine|function|progra
 _WORKSHARE: Final = re.compile(r"\bworkshare\b", re.I)
 
 LEFT: Final = {
-    "crowd": "neighbours among the many millions of iterations of a loop ({at}): 64 of a thread count as one",
-    "paths": "pairs of accesses with very many atomics or locks between them, all of which may order the two ({at})",
-    "locks": "the order of locks and what they protect, beyond the first 60 locks ({at})",
+    "crowd": "races between neighbouring iterations of a loop with many millions ({at}): 64 of a thread count as one",
+    "paths": "pairs of accesses with very many atomics or locks between them, any of which may order the two ({at})",
+    "locks": "in which order locks are taken and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
-ONE_MEMORY: Final = "which copies of the target regions are old: the program requires one memory ({at})"
-KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
+ONE_MEMORY: Final = "out-of-date copies in target regions, as the program requires unified shared memory ({at})"
+KEPT: Final = "races between two iterations that one thread runs, where the compiler overrides the schedule ({at})"
 
 
 MOST_TIMES: Final = 100
@@ -39,63 +39,77 @@ ADDRESS: Final = 1 << 32
 
 def describe_cost(times: int, share: int, place: AccessPlace) -> str:
     """Return the message that the check is slower than promised, with the construct that costs and the remedy."""
-    how = f"some {times} times" if times < MOST_TIMES else f"more than {MOST_TIMES} times"
-    where = f": {share}% of it in the construct at {place.file}:{place.line}" if place.line else ""
+    how = f"about {times} times" if times < MOST_TIMES else f"more than {MOST_TIMES} times"
+    where = f"; {share}% of the time goes into the construct at {place.file}:{place.line}" if place.line else ""
     return (
-        f"the check is slower than promised: it takes {how} as long as the plain program{where}; take a smaller input, "
-        'or leave a function of C or C++ unchecked that is right: __attribute__((no_sanitize("thread")))'
+        f"this check takes {how} as long as the program alone{where}. To make it faster, give the program a smaller "
+        "input, or "
+        'exempt a C or C++ function that you trust from the check: __attribute__((no_sanitize("thread")))'
     )
 
 
-def describe_barrier(reason: str, other_barrier: AccessPlace) -> str:
+def describe_place(place: AccessPlace) -> str:
+    """Return a place as ` at sums.c:9`; "" if its line is unknown."""
+    return f" at {Path(place.file).name}:{place.line}" if place.line else ""
+
+
+def describe_barrier(reason: str, barrier: AccessPlace, other_barrier: AccessPlace) -> str:
     """Return the message that the threads of a team do not meet at one barrier.
 
     `reason`: `work` (not all reach a worksharing construct), `left` (some have left the region), else they wait at
     `other_barrier`.
     """
+    at = describe_place(barrier)
     if reason == "work":
-        return "Some threads of a team come to this construct and others do not: all must share in its work, or none"
+        return f"Only some threads of the team reach the worksharing construct{at}: all of its threads must, or none"
     if reason == "left":
-        return "Threads wait at this barrier, which others of their team never reach: they have left the region"
-    return f"Threads wait at this barrier while others of their team wait at another one (line {other_barrier.line})"
+        return f"Some threads wait at the barrier{at}, which the others never reach: they have left the parallel region"
+    return (
+        f"Some threads wait at the barrier{at}, the others of their team at another one{describe_place(other_barrier)}"
+    )
 
 
-def describe_lock_order(other: AccessPlace) -> str:
-    """Return the message that two locks are taken in both orders; `other` is the place of the other order."""
-    where = f" at line {other.line}" if other.line else ""
-    return f"A lock is taken here while another is held; elsewhere{where} the two are taken in the other order"
+def describe_lock_order(place: AccessPlace, other: AccessPlace) -> str:
+    """Return the message that two locks are taken in both orders, at `place` in one and at `other` in the other."""
+    return (
+        f"A thread takes one lock while it holds another{describe_place(place)}; a thread takes the same two locks in "
+        f"the opposite order{describe_place(other)}, so both may wait for ever: take them in one order"
+    )
 
 
-def describe_deadlock(other: AccessPlace) -> str:
-    """Return the message that no thread can continue; `other` is the place at which another thread waits."""
-    where = f", another at line {other.line}" if other.line else ""
-    return f"No thread can go on: one waits here for ever{where}"
+def describe_deadlock(place: AccessPlace, other: AccessPlace) -> str:
+    """Return the message that no thread can continue; threads wait at `place` and at `other`."""
+    second = f", and another{describe_place(other)}" if other.line else ""
+    return f"No thread can continue: one waits for ever{describe_place(place)}{second}"
 
 
 def describe_wrong_reduction(name: str, declared: str, computed: str, is_loop: bool) -> str:
     """Return the message that a reduction is declared with another operation than its loop or its block computes."""
-    what = f"the {'loop' if is_loop else 'block'} {'computes' if ' ' in computed else 'combines by'} {computed}"
+    what = f"the {'loop' if is_loop else 'block'} {'computes' if ' ' in computed else 'combines values by'} {computed}"
     return (
-        f"`{name}` is declared as a reduction by {declared}, and {what}: the threads' results are put together wrongly"
+        f"`{name}` is declared as a reduction by {declared}, but {what}: the results of the threads are combined "
+        "wrongly"
     )
 
 
-def describe_merged_task(name: str, write_line: int, is_undeferred: bool) -> str:
-    """Return the message that a variable's value depends on whether a mergeable task is merged."""
-    when = "may be merged, as it is undeferred" if is_undeferred else "is mergeable: merged, where it is undeferred"
+def describe_merged_task(name: str, task: AccessPlace, write: AccessPlace, read: AccessPlace) -> str:
+    """Return the message that a variable's value depends on whether a mergeable task is merged: it is written in the
+    task and read behind it.
+    """
     return (
-        f"The value of `{name}` here is unspecified: the task, which changes its own copy of it at line {write_line}, "
-        f"{when}, and would change this `{name}`: share it (`shared({name})`), or leave `mergeable` out"
+        f"The value of `{name}`{describe_place(read)} is unspecified: the mergeable task{describe_place(task)} writes "
+        f"`{name}`{describe_place(write)}, which is this variable if the task is merged, and a copy if not: share it "
+        f"(shared({name})), or leave mergeable out"
     )
 
 
-def describe_uninitialised_read(name: str, strand_name: str) -> str:
+def describe_uninitialised_read(name: str, strand_name: str, place: AccessPlace) -> str:
     """Return the message that a private variable is read before it has a value. `strand_name`: the iteration, task or
-    thread that reads it, as text.
+    thread that reads it at `place`, as text.
     """
     text = (
-        f"{strand_name} reads `{name}`, which is private there and has no value yet: "
-        "write it first, or make it firstprivate"
+        f"{strand_name} reads the private variable `{name}`{describe_place(place)} before it has a value: write it "
+        "first, or make it firstprivate"
     )
     return text[0].upper() + text[1:]
 
@@ -131,12 +145,15 @@ def describe_race(record: RawOpenMPFinding, strand_names: tuple[str, str], fortr
     """Return the message that two accesses race; `strand_names`: what made the later and the earlier access."""
     one, two = strand_names
     other = record.other_access
-    elsewhere = other.place if other.caller is NOWHERE else other.caller
-    file = Path(elsewhere.file).name if elsewhere.file != record.access.place.file else ""
-    line = "" if not elsewhere.line else f" at {file}:{elsewhere.line}" if file else f" at line {elsewhere.line}"
-    name = record.named.render(fortran)
-    text = f"{one} {record.access.does}s {name}, which {two} {other.does}s{line}: nothing orders the two"
-    return text[0].upper() + text[1:]
+    places = [describe_place(end.place if end.caller is NOWHERE else end.caller) for end in (record.access, other)]
+    loop = f" of {one.partition(' of ')[2]}"
+    if one != two and two.endswith(loop):  # both are of one loop: it is named once
+        two = two.removesuffix(loop)
+    return (
+        f"data race on {record.named.render(fortran)}: {one} {record.access.does}s it{places[0]}, {two} {other.does}s "
+        "it"
+        f"{places[1]}, and nothing orders the two"
+    )
 
 
 def suggest_clause(
@@ -151,12 +168,12 @@ def suggest_clause(
     text = get_preprocessed_line(access_place)
     name = re.escape(named.name)
     if re.search(rf"\bfor\s*\(\s*{name}\s*=|^\s*do\s+(?:\d+\s+)?{name}\s*=", text, re.I if fortran else 0):
-        return f"; `{named.name}` counts an inner loop, and belongs in private"
+        return f"; `{named.name}` counts an inner loop: name it in private"
     again = re.search(rf"\b{name}\s*=(?!=)[^;]*\b{name}\b", text, re.I if fortran else 0)
     if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
-        return f"; if all add to `{named.name}`, it belongs in a reduction"
+        return f"; if all add to `{named.name}`, name it in a reduction clause"
     if all(one.access.write for one in races):  # none reads another one's value: each writes first
-        return f"; if each needs a value of its own, `{named.name}` belongs in private"
+        return f"; if each needs a value of its own, name `{named.name}` in private"
     return ""
 
 
@@ -166,7 +183,7 @@ def suggest_other_type(record: RawOpenMPFinding) -> str:
     """
     named, place = record.named, record.access.place
     if named.library_function:
-        return f"; {INSTEAD[named.library_function]} has none in common"
+        return f"; use {INSTEAD[named.library_function]} instead, which shares no data"
     declared = rf"\bvector\s*<\s*bool\s*(?:,[^;]*)?>\s*[&*]?\s*(?:[^;(){{}}]*,\s*)?{re.escape(named.name)}\b"
     if named.name and any(re.search(declared, text) for text in linecache.getlines(place.file)):
         return f"; elements of a `vector<bool>` share words: make `{named.name}` a `vector<char>`"
@@ -193,7 +210,10 @@ def suggest_threadprivate(record: RawOpenMPFinding) -> str:
     if not record.named.is_local_static or is_declared_around(record.named, record.access.place.file, construct):
         return ""
     name = record.named.name
-    return f"; `{name}` is static in a function, where no clause reaches it: make it threadprivate, or a parameter"
+    return (
+        f"; `{name}` is a static variable of a function, which no clause can name: make it threadprivate, or a "
+        f"parameter"
+    )
 
 
 def describe_ordering_chunk(record: RawOpenMPFinding) -> str:
@@ -210,7 +230,7 @@ def suggest_taskwait(record: RawOpenMPFinding) -> str:
     device runs asynchronously; "" otherwise.
     """
     if record.access.strand.beside != record.other_access.strand.beside:
-        return "; a `taskwait` between them is missing, or a `depend` at both"
+        return "; put a `taskwait` between them, or a `depend` clause on both"
     return ""
 
 
@@ -222,7 +242,7 @@ def suggest_static_schedule(record: RawOpenMPFinding) -> str:
     loops = one.what == two.what == "iteration" and one.pc != two.pc
     if not loops or one.index != two.index:
         return ""
-    return "; only with schedule(static) on both loops, which are as long, is one thread sure to run both"
+    return "; with schedule(static) on both loops, which have equally many iterations, one thread runs both"
 
 
 def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
@@ -230,7 +250,10 @@ def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
     if record.kind == "old-copy":
         return describe_old_copy(record, name)
     if record.kind == "beyond":
-        return f"A map goes {record.bytes:,} bytes beyond the block of memory in which it begins"
+        return (
+            f"A map clause{describe_place(record.access.place)} goes {record.bytes:,} bytes past the end of the "
+            f"memory block in which it begins"
+        )
     return describe_unmapped(record, name)
 
 
@@ -241,27 +264,32 @@ def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
     line = record.other_access.place.line
     what, remedy = _OLD[record.why, record.device]
     reader = f"The target region at line {record.region.line}" if record.device else "The host"
-    return f"{reader} reads {name}, {what.format(at=f' at line {line}' if line else '')}: {remedy}"
+    what = what.format(at=f" at line {line}" if line else "")
+    return f"{reader} reads {name}{describe_place(record.access.place)}, {what}: {remedy}"
 
 
 _OLD: Final = {
-    ("none", True): ("which the map{at} brings no value to, on the device", "map it with `to` or `tofrom`"),
-    ("none", False): (
-        "which a copy from the device has overwritten: no region wrote it there, and the map{at} brought no value",
+    ("none", True): (
+        "which has no value on the device, as the map{at} copies none there",
         "map it with `to` or `tofrom`",
     ),
-    ("host", True): ("which the host has written{at} since it was copied", "a `target update to` is missing"),
+    ("none", False): (
+        "which a copy from the device has overwritten with no value: no region wrote it, and the map{at} copied none "
+        "there",
+        "map it with `to` or `tofrom`",
+    ),
+    ("host", True): ("an old copy: the host has written it{at} since", "add a `target update to` before the region"),
     ("host", False): (
-        "which the host has written{at}, and the end of the map has overwritten by the older copy",
-        "a `target update to` is missing before it, or its `from` is one too many",
+        "which the host had written{at}, but the end of the map overwrote that with an older copy",
+        "add a `target update to` before that end, or take the `from` out of the map",
     ),
     ("device", True): (
-        "which a target region has written{at} and no copy brought back before it was mapped again",
-        "map it there with `from`, or keep it on the device by a data region around both",
+        "an old copy: a target region has written it{at}, and nothing copied it back before it was mapped again",
+        "map it with `from` there, or put a `target data` region around both",
     ),
     ("device", False): (
-        "which a target region has written{at} on the device",
-        "a `from` in its map, or a `target update from`, is missing",
+        "an old copy: a target region has written it{at} on the device",
+        "map it with `from`, or add a `target update from`",
     ),
 }
 """By what made a copy old, and whether the device reads it: what happened, and the remedy."""
@@ -270,8 +298,12 @@ _OLD: Final = {
 def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
     """Return the message that a target region accesses data that is not, or only in part, on the device."""
     if record.why == "part":
-        return "A map of data of which another map has brought a part to the device already: no map can grow"
+        return (
+            f"A map clause{describe_place(record.access.place)} names more of an array of which another map has a "
+            f"part on the device already, and a mapped section cannot grow: map all of it first"
+        )
     return (
-        f"The target region at line {record.region.line} {record.access.does}s {name}, "
-        "which no map brings to the device"
+        f"The target region at line {record.region.line} {record.access.does}s "
+        f"{name}{describe_place(record.access.place)}, "
+        "which no map copies to the device: add it to a map clause, or map a longer section"
     )

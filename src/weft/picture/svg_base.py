@@ -60,6 +60,6 @@ def write_new_file(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{path} exists: remove it, or name another place") from None
+        raise UsageError(f"{path} exists: delete it, or name another file") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -194,7 +194,7 @@ class _TextDrawing:
 
     def _open_call_note(self, group: RankGroup, step: CallStep) -> str:
         took = format_seconds(self.run.last - step.event.enter_ns)
-        text = f"{_TORN} in {function_word(step.event)}{site_suffix(step.event)} since {took}"
+        text = f"{_TORN} in {function_word(step.event)}{site_suffix(step.event)} for {took}"
         return printable(text + self._waits_text(group))
 
     def _waits_text(self, group: RankGroup) -> str:
@@ -204,7 +204,7 @@ class _TextDrawing:
             return ""
         whom = [need.all_ranks() - {rank} for need, rank in zip(needs, group.ranks, strict=True) if need is not None]
         if all(one == whom[0] for one in whom):
-            return f", waits for {rank_words(whom[0])}" if whom[0] else ", waits for nobody who could come"
+            return f", waits for {rank_words(whom[0])}" if whom[0] else ", waits for a rank that cannot come any more"
         if all(len(one) == 1 for one in whom):
             return (
                 f", each waits for rank {_peers_text(group.ranks, [min(one) for one in whom], len(self.trace.ranks))}"

@@ -68,7 +68,9 @@ def _compile_recorder(texts: dict[str, bytes], folder: Path) -> None:
     """Compile the recorder into the cache. WeftError with the compiler's words if that fails."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise WeftError("the recorder cannot be built: there is no C compiler (Debian: apt install gcc libc6-dev)")
+        raise WeftError(
+            "the recorder for PVM cannot be built: there is no C compiler (Debian: apt install gcc libc6-dev)"
+        )
     with build_folder(folder, texts) as work:
         units = [name for name in texts if name.endswith(".c")]
         command = [compiler, *_FLAGS, "-I", "recorder", "-o", LIBRARY, *units, "-ldl", "-lpthread"]

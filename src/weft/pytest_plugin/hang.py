@@ -131,7 +131,7 @@ class HangMonitor(threading.Thread):
         others = sorted(set(range(self._meeting.size)) - set(late))
         who = f"{nodeid} hangs on {self._words(late)} after {self._seconds:g} s"
         if others:
-            who += f"; {self._words(others)} {'is' if len(others) == 1 else 'are'} through with it"
+            who += f"; {self._words(others)} {'has' if len(others) == 1 else 'have'} finished it"
         hang = Hang(number, nodeid, late, f"{who}\n{seen}")
         self._meeting.publish(hang={"test": number, "nodeid": nodeid, "ranks": late, "text": hang.text})
         self._interrupt_hanging_test(hang)

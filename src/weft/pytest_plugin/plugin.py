@@ -20,12 +20,13 @@ PATIENCE: Final = 60.0
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the plugin to pytest."""
     group = parser.getgroup("weft", "Weft, the debugger for parallel programs")
-    group.addoption(OPTION, action="store_true", dest="weft_suite", help="for tests that all ranks of an MPI job run")
+    group.addoption(OPTION, action="store_true", dest="weft_suite",
+                    help="run each test on all ranks: mpiexec -n 4 python -m pytest --weft")  # fmt: skip
     group.addoption("--weft-timeout", type=float, default=60.0, metavar="SECONDS",
-                    help="with --weft: a test that is not through on all ranks by then hangs; 60")  # fmt: skip
+                    help="with --weft: a test that takes a rank more than SECONDS hangs (default: 60)")  # fmt: skip
     group.addoption("--weft-from", metavar="TEST", help="with --weft: leave out all tests before this one")
     group.addoption("--weft-folder", type=Path, metavar="FOLDER",
-                    help="with --weft: where ranks meet; a folder that all hosts see")  # fmt: skip
+                    help="with --weft: the folder in which the ranks meet; all hosts must see it")  # fmt: skip
 
 
 @pytest.hookimpl(trylast=True)
@@ -46,7 +47,10 @@ class Suite:
         from weft.pytest_plugin.meeting import SuiteMeeting
 
         if getattr(config.option, "numprocesses", None):
-            raise pytest.UsageError("weft: --weft runs each test on all ranks, and -n of pytest-xdist shares them out")
+            raise pytest.UsageError(
+                "weft: --weft runs each test on all ranks, and -n of pytest-xdist distributes tests: leave out one of "
+                "them"
+            )
         own = job_step.find_own_step()
         self.rank, self.size = (own.rank, own.size) if own is not None else (0, 1)
         self._config, self._words = config, rank_words
@@ -56,11 +60,13 @@ class Suite:
         try:
             self._meeting = SuiteMeeting(self._folder, self.rank, self.size)
         except OSError as error:
-            raise pytest.UsageError(f"weft: ranks cannot meet in {folder} ({error.strerror}): --weft-folder") from error
+            raise pytest.UsageError(
+                f"weft: the ranks cannot meet in {folder} ({error.strerror}): name another folder with --weft-folder"
+            ) from error
         if missing := self._meeting.meet_all_ranks(PATIENCE):
             raise pytest.UsageError(
-                f"weft: {rank_words(missing)} of {self.size} did not come to the suite; on several hosts all must see "
-                "--weft-folder"
+                f"weft: {rank_words(missing)} of {self.size} did not start the test suite; on several hosts, name a "
+                "folder that all of them see with --weft-folder"
             )
         self._reporter: Any = config.pluginmanager.getplugin("terminalreporter")
         if self.rank and self._reporter is not None:
@@ -78,7 +84,7 @@ class Suite:
         if begin:
             names = [item.nodeid for item in items]
             if begin not in names:
-                raise pytest.UsageError(f"weft: --weft-from {begin}: there is no such test here")
+                raise pytest.UsageError(f"weft: --weft-from {begin}: pytest collected no test of this name")
             at = names.index(begin)
             config.hook.pytest_deselected(items=items[:at])
             items[:] = items[at:]
@@ -134,7 +140,7 @@ class Suite:
             return
         tell.ensure_newline()
         tell.summary_failures()
-        tell.section("weft: a test hangs and cannot be undone: the job ends here", sep="=", red=True)
+        tell.section("weft: a test hangs and cannot be interrupted: the job ends here", sep="=", red=True)
         for line in hang.text.splitlines():
             tell.line(line)
         counts = ", ".join(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId, Forced
 from weft.base.facts import changed
-from weft.base.words import plural, rank_words
+from weft.base.words import listed, plural, rank_words
 from weft.evidence import OrderOnly, Other, Place, Race, Receive, translate_place
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
@@ -36,6 +36,7 @@ __all__ = [
     "detect_races",
     "find",
     "merge_notes",
+    "name_earlier_races",
     "select_settled",
     "translate_to_run",
 ]
@@ -133,9 +134,9 @@ def _make_benign_note(
         severity="note",
         certainty="certain",
         message=(
-            f"order only: {who} serves {rank_words(client_ranks)}{at} as their messages come and {how}, so "
-            f"another run may serve them in another order (possible {plural(race_count, 'time')} in this run); nothing "
-            "needs fixing unless the result depends on that order"
+            f"order only: {who} serves {rank_words(client_ranks)}{at} in the order in which their messages arrive, "
+            f"and {how}; another run may serve them in another order (possible at {plural(race_count, 'receive')} of "
+            "this run). Nothing needs fixing unless the result depends on that order"
         ),
         ranks=(rank, *sorted(client_ranks)),
         sites=tuple(describe.finding_site(trace.event(*event)) for event in events),
@@ -189,7 +190,40 @@ def translate_to_run(
     return replace(finding, message=finding.message + (_INFLUENCED if influences else ""), evidence=evidence)
 
 
-_INFLUENCED: Final = ". An earlier race decides whether this one occurs: look at that first"
+_INFLUENCED: Final = ". Whether it occurs depends on an earlier race: look at the first race of the report first"
+
+MAX_NAMED_RACES: Final = 3
+"""The most lines of earlier races that a sentence names."""
+
+
+def name_earlier_races(findings: Sequence[Finding]) -> list[Finding]:
+    """Return all findings of a run; those on races that depend on an earlier race now name the line of that race.
+
+    Of all chains of such races the first ones depend on no other race, so their lines are named.
+    """
+    firsts = [
+        one.sites[0] for one in findings
+        if isinstance(one.evidence, OrderOnly) or (isinstance(one.evidence, Race) and not one.evidence.influenced)
+    ]  # fmt: skip
+    if not firsts:
+        return list(findings)
+    return [
+        replace(one, message=one.message.replace(_INFLUENCED, _describe_dependence(one.sites[0], firsts)))
+        if isinstance(one.evidence, Race) and one.evidence.influenced else one
+        for one in findings
+    ]  # fmt: skip
+
+
+def _describe_dependence(site: Site, firsts: Sequence[Site]) -> str:
+    """Return the sentence that a race at `site` depends on earlier races, of which `firsts` has the sites."""
+    lines = list(dict.fromkeys(_line_text(one) for one in firsts))
+    here = _line_text(site)
+    elsewhere = [line for line in lines if line != here]
+    if not elsewhere:
+        return ". Whether it occurs depends on an earlier race at the same line"
+    named = [*elsewhere[: MAX_NAMED_RACES - 1], "another line"] if len(elsewhere) > MAX_NAMED_RACES else elsewhere
+    own = "an earlier one at the same line or " if here in lines else ""
+    return f". Whether it occurs depends on {own}the race at {listed(named, 'or')}: look at that first"
 
 
 def _client_ranks(match: Match, races: Races, posts: Posts, race_indices: NDArray[np.int64]) -> set[int]:
@@ -295,8 +329,8 @@ def _locate_receive(match: Match, races: Races, race_index: int) -> Receive:
 
 
 _IN_ORDER: Final = (
-    "{} takes what the others bring in the order in which it comes: where the result depends on that, as a sum of "
-    "floating-point numbers may, gather the values and combine them in an order of your own"
+    "{} combines the values of the other ranks in the order in which they arrive: where the result depends on that "
+    "order, as a sum of floating-point numbers may, gather the values and combine them in an order of your own"
 )
 
 
@@ -308,7 +342,7 @@ def _remedy(comm: Communicator, receiver: int, took: int, site: Site, *, probe: 
     name = "MPI_Probe" if probe else "the receive"
     return (
         f"where the order matters, name the source: {name} at {_line_text(site)} got the message of rank {place} here; "
-        "else tell messages apart by tag, or make what is done with them the same in every order"
+        "else give the messages different tags, or write the code after it so that every order has the same result"
     )
 
 

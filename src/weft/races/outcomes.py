@@ -125,8 +125,7 @@ def _left_over_text(match: Match, receive_row: int, send_row: int) -> str:
     source = match.sends.rank_of(send_row)
     return (
         f"{describe.call_words(event)}{describe.site_suffix(event)} cannot take the message of rank "
-        f"{source} in its place and may "
-        "be left without one"
+        f"{source} instead, and may wait for ever"
     )
 
 
@@ -147,5 +146,8 @@ def _find_misfit(send: Event, receive: Event) -> tuple[str, str]:
         return TOO_LONG, f"the message{describe.site_suffix(send)} is too long for {place}"
     kinds = [{machine_type(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
     if all(kinds) and kinds[0] != kinds[1] and not _BYTES & (kinds[0] | kinds[1]):
-        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.site_suffix(send)}"
+        return (
+            OTHER_TYPE,
+            f"{place} gets the {sent.name} sent{describe.site_suffix(send)}, a datatype that it does not expect",
+        )
     return SAME, ""

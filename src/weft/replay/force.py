@@ -40,7 +40,7 @@ def parse_force(text: str, trace: Trace) -> Forced:
     forced = Forced.parse(text)
     if forced is None:
         raise UsageError(
-            f"--force {text}: give RANK:EVENT=SOURCE, as `weft report` prints it under a race, or RANK:EVENT=#INDEX "
+            f"--force {text}: write RANK:EVENT=SOURCE, as `weft report` prints it under a race, or RANK:EVENT=#INDEX "
             "for the request that MPI_Waitany or a similar call completes"
         )
     require_event(trace, forced.event, f"--force {text}")
@@ -108,10 +108,12 @@ class Forcing:
         if index >= len(call.requests):
             raise UsageError(f"--force {self.forced}: {name} there has requests #0 to #{len(call.requests) - 1} only")
         if call.taken == (index,):
-            raise UsageError(f"--force {self.forced}: this is the outcome of the record: give another request")
+            raise UsageError(f"--force {self.forced}: this is what the record has already: name another request")
         ready = RequestOperations(self.trace, self.match, self.order).can_be_complete(rank, event, call.requests[index])
         if ready is None:
-            raise UsageError(f"--force {self.forced}: request #{index} is of no message: its order is not known")
+            raise UsageError(
+                f"--force {self.forced}: request #{index} belongs to no message, so its order cannot be forced"
+            )
         if not ready:
             raise UsageError(f"--force {self.forced}: request #{index} is not active, or only complete after this call")
         self.call = call
@@ -125,7 +127,7 @@ class Forcing:
             return
         took = int(posts.partner[row])
         if took != NONE and sends.rank_of(took) == sender:
-            raise UsageError(f"{text}: this is the outcome of the record: give another source")
+            raise UsageError(f"{text}: this is what the record has already: name another source")
         if not is_record_complete(self.trace.ranks[sender]):
             return  # it may send what its record does not have
         part = sends.of_rank(sender)
@@ -139,12 +141,12 @@ class Forcing:
         posted = recvs.event[np.where(taken == NONE, 0, taken)] if len(recvs) else np.zeros(len(taken), np.uint32)
         left = fitting[(taken == NONE) | (posted > index)]
         if not len(left):
-            raise UsageError(f"{text}: all messages of rank {sender} that fit are taken by receives before this one")
+            raise UsageError(f"{text}: earlier receives take all messages of rank {sender} that this one could take")
         send = sends.id(int(left[0]))
         if order.reaches(decided, send, a_end=True, b_end=False):
             raise UsageError(
                 f"{text}: rank {sender} sends its next message that fits (event {send[1]}) only after this receive "
-                "has its own: it cannot come first"
+                "has got its message, so it cannot come first"
             )
 
     def _find_displaced_receives(self, row: int | None) -> list[int]:

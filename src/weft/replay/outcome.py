@@ -69,7 +69,7 @@ def _describe_first_difference(comparison: Comparison, forced: EventId) -> list[
         return [f"after event {forced[1]} of rank {forced[0]} every rank makes the calls of the record"]
     now, call = differing.after, _describe_call_and_sender(comparison.after, differing.after)
     return [
-        f"the runs differ from here on: event {now[1]} of rank {now[0]}, {call}",
+        f"the runs differ from this call on: event {now[1]} of rank {now[0]}, {call}",
         f"  in the record it is {_describe_call_and_sender(comparison.before, differing.before)}",
     ]
 

@@ -52,7 +52,7 @@ def make_plans(trace: Trace, match: Match | None) -> list[RankPlan]:
             assert match is not None
             plans = [_TracePlanner(rank, match).plan_rank() for rank in ranks]
     except OverflowError as error:
-        raise RunError(f"{trace.path} cannot be replayed, its record is damaged: {error}") from error
+        raise RunError(f"{trace.path} cannot be replayed, as its record is damaged: {error}") from error
     _add_window_turns(plans, find_turns(ranks))
     _add_spawned_worlds(trace, plans)
     return plans
@@ -135,8 +135,8 @@ def _plan_from_outcomes(rank: Rank) -> RankPlan:
     made = {d.slot: d.made for d in rank.definitions.threads}
     if len(rank.threads) > 1:
         raise WeftError(
-            f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `outcomes` does not keep in "
-            "which order they do: record the run at level `trace` to replay it"
+            f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `outcomes` does not record "
+            "their order: record the run at level `trace` to replay it"
         )
     threads = [plan_thread_from_outcomes(t.outcome_log, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
     return RankPlan(rank.index, threads, PlanFlag(0) if is_record_complete(rank) else PlanFlag.OPEN)

@@ -52,7 +52,7 @@ def require_event(trace: Trace, event: EventId, text: str) -> EventId:
     count = len(trace.ranks[rank])
     if not 0 <= index < count:
         what = f"events 0 to {count - 1}" if count else "no events"
-        raise UsageError(f"{text}: rank {rank} has no event {index}, its record has {what}")
+        raise UsageError(f"{text}: rank {rank} has no event {index}; its record has {what}")
     return event
 
 
@@ -62,8 +62,8 @@ def parse_place(text: str) -> SourcePoint:
     """
     found = re.fullmatch(rf"(?:(\d+):)?(?:(.+):(\d+)|({FUNCTION}|{INSTRUCTION}))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
-        raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, "
-                         "RANK:from=RANK, t=SECONDS or finding:N")  # fmt: skip
+        raise UsageError(f"{text!r} is not a place: write RANK:EVENT, FILE:LINE, FUNCTION, RANK:from=RANK, t=SECONDS "
+                         "or finding:N")  # fmt: skip
     rank = int(found[1]) if found[1] else None
     return SourcePoint(text, rank, found[2], int(found[3]) if found[3] else None, found[4], int(found[5] or 1))
 
@@ -88,7 +88,7 @@ def find_visit_on_each_rank(trace: Trace, place: SourcePoint) -> list[EventId]:
         where = f"rank {place.rank}" if place.rank is not None else "any rank"
         times = f"only {most} call{'s' * (most > 1)}" if most else f"no {trace.system.name} call"
         raise UsageError(
-            f"{place.text}: the record has {times} from there on {where}{_suggest_nearby_places(trace, place)}"
+            f"{place.text}: the record has {times} at this place on {where}{_suggest_nearby_places(trace, place)}"
         )
     return [event for _, event in sorted(found)]
 

@@ -113,12 +113,12 @@ def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) 
             f"event {index} of rank {rank}, {call_at(event)}, comes after the last call before which the rank can stop"
         )
     here = next_event(trace, session, control, mine)
-    no_stop = f"event {index} of rank {rank}, {call_at(event)}, is not one that ranks stop at"
+    no_stop = f"event {index} of rank {rank}, {call_at(event)}, is not a call that ranks can stop before"
     if control.entries_passed(mine) == position and here is not None and here.index > index:
         if control.is_parked(mine):
-            return f"{no_stop}: the stop is at the next one that is"
+            return f"{no_stop}: the rank stopped before the next one that is"
         if (rank, mine) in session.outside:
-            return f"{no_stop}: its thread is on the way to the next one that is, and waits for another thread"
+            return f"{no_stop}: its thread waits for another thread on the way to the next one that is"
     return None
 
 
@@ -147,14 +147,16 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
         elif why is Divergence.END:
             lines.append("  recorded: nothing more, its record ends here")
         elif why is Divergence.THREAD:
-            lines.append(f"  recorded: {fields['expected']} threads that call {trace.system.name}; another one came")
+            lines.append(
+                f"  recorded: {fields['expected']} threads that call {trace.system.name}; another thread called"
+            )
         else:
             lines.append(f"  recorded: an outcome of another kind, the {at + 1}th of this rank")
         if came is not None:
             lines.append(f"  now:      {call_at(came)}")
         if why is Divergence.ARGUMENT and fields["expected"] != fields["got"]:
             what = _FIELDS.get(Check(fields["field"]), "argument")
-            lines.append(f"  the {what} differs: {fields['expected']} was recorded, {fields['got']} came")
+            lines.append(f"  the {what} differs: {fields['expected']} was recorded, now it is {fields['got']}")
     return [*lines, likely_cause(trace)]
 
 
@@ -165,8 +167,8 @@ def likely_cause(trace: Trace) -> str:
     there = find_files_written_by_run(trace)
     also = f" ({_are_there(there)})" if there else ""
     return (
-        f"likely cause: another input or environment than recorded{also}, or a source of chance that is not a call of "
-        f"{trace.system.name} (a random seed, the time, a process id, an address, a thread)"
+        f"likely cause: another input or environment than recorded{also}, or something random outside of "
+        f"{trace.system.name} (a seed, the time, a process id, an address, a thread)"
     )
 
 
@@ -211,7 +213,10 @@ def list_changed_files(trace: Trace) -> list[str]:
 def describe_stall(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     """Return lines that say which rank waits for what, if no rank makes progress."""
     del replayed
-    lines = ["the replay cannot go on: no rank has made a call for some time", *_describe_waiting_ranks(trace, session)]
+    lines = [
+        "the replay cannot continue: no rank has made a call for some time",
+        *_describe_waiting_ranks(trace, session),
+    ]
     return [*lines, likely_cause(trace)]
 
 
@@ -219,7 +224,7 @@ def describe_timeout(trace: Trace, session: Replay, replayed: Path) -> list[str]
     """Return lines that say where the ranks were when the time limit was reached."""
     del replayed
     return [
-        f"the replay was ended after {session.timeout:g} seconds, as --timeout says",
+        f"the replay was ended after {session.timeout:g} seconds (--timeout)",
         *_describe_waiting_ranks(trace, session),
     ]
 
@@ -232,10 +237,10 @@ def describe_interruption(trace: Trace, session: Replay) -> list[str]:
 def describe_deadlock(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
     """Return lines that say why Weft ended the replay: none of its ranks could ever continue."""
     if forced:
-        return ["the other outcome is a deadlock, and was stopped:", *proof]
+        return ["the other outcome is a deadlock, so Weft stopped it:", *proof]
     if trace.run.get("ended") == "deadlock":
-        return ["the replay was stopped: as in the record, it is deadlocked", *proof]
-    return ["the replay was stopped: it is deadlocked, which the record was not", *proof, likely_cause(trace)]
+        return ["Weft stopped the replay: it is deadlocked, as the recorded run was", *proof]
+    return ["Weft stopped the replay: it is deadlocked, though the recorded run was not", *proof, likely_cause(trace)]
 
 
 def describe_stalled_outcome(trace: Trace, session: Replay, forced: Forced) -> list[str]:
@@ -247,7 +252,7 @@ def describe_stalled_outcome(trace: Trace, session: Replay, forced: Forced) -> l
     wish = (
         f"take a message of rank {forced.source}" if forced.request < 0 else f"complete its request #{forced.request}"
     )
-    first = f"event {event} of rank {rank}, {call}, was to {wish}: no rank goes on"
+    first = f"event {event} of rank {rank}, {call}, was to {wish}, but no rank makes progress"
     return [first, *_describe_waiting_ranks(trace, session)]
 
 
@@ -263,7 +268,7 @@ def _describe_waiting_ranks(trace: Trace, session: Replay) -> list[str]:
                 event = planned_event(trace, session, control.rank, slot, control.entries_passed(slot))
                 expected = call_at(event) if event is not None else "the end"
                 awaited = f"something outside of {trace.system.name}"
-                text = f"polls where its record goes on with {expected}: it awaits {awaited}"
+                text = f"polls for {awaited}, where its record continues with {expected}"
             lines.append(f"  rank {control.rank} {text}")
     return lines
 

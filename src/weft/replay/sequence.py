@@ -43,8 +43,8 @@ def plan_steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
     """
     if any(len(plan.threads) > 1 or plan.flags & PlanFlag.TURNS for plan in plans):
         raise UsageError(
-            "--sequential is for ranks with one thread that communicates, and without locks of windows: others wait "
-            "for each other by what no record shows. Replay the run without it"
+            "--sequential works for ranks with one communicating thread and without window locks only: leave "
+            "--sequential out"
         )
     return _StepPlanner(cuts, plans).plan_steps_to(cut)
 
@@ -82,8 +82,8 @@ class _StepPlanner:
             if lacking:
                 if looked.setdefault((rank, self.done[rank]), len(waiting)) < len(waiting):
                     raise UsageError(
-                        "--sequential: the record has calls that wait for each other in a circle, so it is damaged. "
-                        "Replay the run without it"
+                        "--sequential: the record is damaged, as it has calls that wait for each other in a circle: "
+                        "leave --sequential out"
                     )
                 waiting += lacking
                 continue

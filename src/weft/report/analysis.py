@@ -14,6 +14,7 @@ from weft.evidence import Met, Sampled
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import worker_count
+from weft.races import name_earlier_races
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.causes import (
     attach_consequences_of_overruns,
@@ -76,6 +77,7 @@ def run_analyses(
             failures.append(result)
         else:
             findings += [one for one in result if scope is None or scope.is_true_of_run(analysis, one)]
+    findings = name_earlier_races(findings)
     try:
         findings = add_explored(trace, attach_consequences(context, findings))
     except Exception as error:

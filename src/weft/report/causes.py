@@ -73,7 +73,7 @@ def _join_overruns(found: Sequence[Finding]) -> Finding:
     where = f"{'line' if len(lines) == 1 else 'lines'} {listed([str(line) for line in lines])}"
     return replace(
         first,
-        message=f"{first.message}; calls at {where} do the same",
+        message=f"{first.message}; the calls at {where} do the same",
         ranks=tuple(sorted({rank for one in found for rank in one.ranks})),
         sites=tuple(dict.fromkeys(site for one in found for site in one.sites)),
         events=tuple(dict.fromkeys(event for one in found for event in one.events)),

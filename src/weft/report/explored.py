@@ -33,8 +33,11 @@ def _add_outcomes(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
         return race
     worst = max((one for one in mine if one["effects"]), key=lambda one: int(one.get("harm", 0)), default=None)
     if worst is not None:
-        text = f". Explored: then {worst['effects'][0]}: weft replay {worst['run']}"
+        text = f". `weft explore` ran this: then {worst['effects'][0]}: weft replay {worst['run']}"
     else:
-        text = f". Explored: the same result with the message of {'another' if len(mine) == 1 else 'each other'} rank"
+        text = (
+            f". `weft explore` ran this: the result is the same with the message of "
+            f"{'another' if len(mine) == 1 else 'each other'} rank"
+        )
     told = [Explored(forced=one["forced"], run=one["run"], effects=one["effects"]) for one in mine]
     return replace(race, message=race.message + text, evidence=changed(race.evidence, explored=told))

@@ -64,7 +64,7 @@ def describe_failures(run: Path, failures: Iterable[Failure]) -> list[str]:
         causes.setdefault(replace(one, analysis="", details=""), []).append(one.analysis)
     send = f"`weft doctor --bug-report` and `weft report --format json {run}`"
     own = [cause for cause in causes if not cause.damaged]
-    more = dict.fromkeys(own[-1:], f". To have it mended, send what {send} say")
+    more = dict.fromkeys(own[-1:], f". To report this error, send the output of {send}")
     return [printable(describe_failed_analyses(names, cause) + more.get(cause, "")) for cause, names in causes.items()]
 
 
@@ -75,7 +75,9 @@ def describe_failed_analyses(names: Sequence[str], failure: Failure) -> str:
     """
     which = f"analysis of {names[0]}" if len(names) == 1 else f"analyses of {', '.join(names[:-1])} and {names[-1]}"
     if failure.damaged:
-        return f"the {which} {'is' if len(names) == 1 else 'are'} left out, as the record is damaged: {failure.error}"
-    lost = "what it looks for is" if len(names) == 1 else "what they look for is"
+        return (
+            f"the {which} {'is' if len(names) == 1 else 'are'} missing here, as the record is damaged: {failure.error}"
+        )
+    lost = "its findings are" if len(names) == 1 else "their findings are"
     at = f" at {failure.where}" if failure.where else ""
-    return f"Weft's error, not the program's: the {which} failed{at}, so {lost} not in here: {failure.error}"
+    return f"Weft's error, not the program's: the {which} failed{at}, so {lost} missing here: {failure.error}"

@@ -16,7 +16,8 @@ def explain_blindness(trace: Trace) -> str:
     """Return why no call of a run was looked at; "" for a run whose calls were."""
     if trace.level == Level.OUTCOMES:
         return (
-            "--level outcomes records no calls. To look for errors, `weft replay` it: the replay's record has all calls"
+            "--level outcomes records no calls. To look for errors, replay it (`weft replay RUN`): the record of the "
+            "replay has all calls"
         )
     if trace.event_count and not len(trace.functions):
         return "functions.json, which names the functions, cannot be read"
@@ -28,7 +29,7 @@ def list_gaps(trace: Trace) -> list[str]:
     comes first.
     """
     if reason := explain_blindness(trace):
-        return [f"Nothing was looked at: {reason}"]
+        return [f"Nothing was checked: {reason}"]
     return [sentence[0].upper() + sentence[1:] for sentence in _find_gaps(trace)]
 
 
@@ -41,13 +42,16 @@ def _find_gaps(trace: Trace) -> Iterator[str]:
     stopped = [(rank.index, rank.header.stop_reason) for rank in trace.ranks if rank.header and rank.state == "stopped"]
     for reason in dict.fromkeys(reason for _, reason in stopped):
         ranks = [rank for rank, why in stopped if why == reason]
-        because = STOP_REASONS.get(reason, "for a reason that is not known")
+        because = STOP_REASONS.get(reason, "for an unknown reason")
         yield f"the last calls of {rank_words(ranks)} were not recorded {because}, and are not checked"
     damaged = [rank.index for rank in trace.ranks if rank.state == "damaged"]
     if damaged:
-        yield f"the record of {rank_words(damaged)} is damaged; the calls that it lost are not checked"
+        yield (
+            f"the record of {rank_words(damaged)} is damaged, and the calls that it lost are not checked: copy the "
+            f"run again, or record it again"
+        )
     elif trace.is_incomplete and not stopped:
-        yield "a part of the record is damaged: the last lines say which"
+        yield "a part of the record is damaged: see the last lines"
 
 
 def describe_ranks_without_record(trace: Trace) -> str:

@@ -92,7 +92,7 @@ def describe_others(trace: Trace, caller: int, made: Mapping[int, int]) -> str:
     parts = [
         (went_on, "has made calls since", "have made calls since"),
         (outside, "is outside of MPI", "are outside of MPI"),
-        (waiting, "has not come out of a call, either", "have not come out of a call, either"),
+        (waiting, "is still in a call, too", "are still in a call, too"),
     ]
     told = [f"{rank_words(ranks)} {one if len(ranks) == 1 else many}" for ranks, one, many in parts if ranks]
     return f"; {', '.join(told)}" if told else ""

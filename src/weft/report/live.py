@@ -96,7 +96,7 @@ class LiveReporter:
 class SnapshotTaker(LiveReporter):
     """Takes a snapshot of a run with rings when there are new findings in it (`--keep-around-findings`)."""
 
-    ELSEWHERE_THEN = "nothing is set aside around findings"
+    ELSEWHERE_THEN = "no calls around findings are copied"
 
     def __init__(self, run: Path) -> None:
         super().__init__(run)
@@ -119,19 +119,20 @@ class SnapshotTaker(LiveReporter):
         self._tried.update(seen.keys())
         if not seen or trace.until is None:
             return
-        why = "its calls are dropped sooner than they are copied"
+        why = "its calls were dropped before they could be copied"
         try:
             yield from self._turn_into_snapshot(snapshots.copy_records(self.run, trace.run, trace.until))
         except snapshots.NoRoomError as error:
             self.over = True
-            yield f"note: nothing more is set aside around findings: {error}", ""
+            yield f"note: no more calls around findings are copied: {error}", ""
             return
         except (RunError, OSError) as error:
             why = str(error)
         for group in seen.keys() - self._told:
             if self._tried[group] == TRIES:
                 yield (
-                    f"note: {_suspicion(seen[group])} is in none of {TRIES} copies, and given up: {why}",
+                    f"note: {_suspicion(seen[group])} is in none of {TRIES} copies of the record, so Weft gives it "
+                    f"up: {why}",
                     "",
                 )
 
@@ -152,10 +153,10 @@ class SnapshotTaker(LiveReporter):
         for finding in new:
             self._told.add(finding.cause_key)
             where = f"{snapshots.FOLDER}/{snapshot.name if snapshot else ''}"
-            yield f"so far: {finding_line(finding)} (set aside in {where})", line_style(finding)
+            yield f"so far: {finding_line(finding)} (its calls are copied to {where})", line_style(finding)
         if len(snapshots.list_snapshots(self.run)) >= snapshots.MOST_SNAPSHOTS:
             self.over = True
-            yield f"note: {snapshots.MOST_SNAPSHOTS} parts are set aside around findings, and no more will be", ""
+            yield f"note: the calls around {snapshots.MOST_SNAPSHOTS} findings are copied; no more will be", ""
 
 
 def _suspicion(finding: Finding) -> str:

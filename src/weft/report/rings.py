@@ -111,29 +111,30 @@ class SuffixScope:
         """Return a sentence on how much of the run was kept in its rings."""
         spans = [int(rank.enter_ns()[-1]) for rank in self.trace.ranks if len(rank.events)]
         wish = self.trace.run.get("keep")
-        asked = f" (--keep last:{wish:g}s)" if isinstance(wish, int | float) else ""
+        asked = f" (--keep last:{wish:g}s keeps at least that long)" if isinstance(wish, int | float) else ""
         seconds = max(spans, default=0) / 1e9
         return (
-            f"only the end of the run was kept{asked}: {plural(self.trace.event_count, 'call')} of the last "
-            f"{seconds:.3g} s; {plural(self.suffix.dropped_count, 'earlier call')} were dropped and are not "
-            "checked"
+            f"only the end of the run is recorded{asked}: {plural(self.trace.event_count, 'call')} of the last "
+            f"{seconds:.3g} s; {plural(self.suffix.dropped_count, 'earlier call')} were dropped and are not checked"
         )
 
     def describe_analyses(self) -> list[str]:
         """Return sentences on which analyses look at the kept calls, and why the others do not."""
         searched = sorted(one.name for one in ANALYSES if self.is_searched(one))
         unordered = sorted(one.name for one in ANALYSES if one.in_suffix == "ordered" and not self.is_ordered)
-        lines = [f"checked in the kept calls: {listed(searched)}"]
+        lines = [f"checked in the recorded calls: {listed(searched)}"]
         if unordered:
-            lines.append(
-                f"not checked, as the dropped calls left open {self._reason_for_no_order()}: {listed(unordered)}"
-            )
+            lines.append(f"not checked, as the dropped calls decide {self._reason_for_no_order()}: {listed(unordered)}")
         left = [one.name for one in ANALYSES if one.in_suffix == "never"]
-        return [*lines, f"not checked, as that needs the whole run: {listed(left)}"]
+        return [
+            *lines,
+            f"not checked, as only a part of the run is recorded: {listed(left)}; to check these, record without "
+            "--keep",
+        ]
 
     def _reason_for_no_order(self) -> str:
         is_unsettled = self._dropped is not None and self._dropped.unsettled
-        return "which messages were under way" if is_unsettled else "what the ranks knew of each other"
+        return "which messages were pending" if is_unsettled else "in which order the ranks' calls happened"
 
 
 def suffix_scope(trace: Trace) -> SuffixScope | None:
@@ -188,7 +189,7 @@ def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Ex
             if one.cause_key not in known:
                 known.add(one.cause_key)
                 where = f"{snapshot.parent.name}/{snapshot.name}"
-                message = f"{one.message}. Its calls were set aside before they were dropped: weft report {snapshot}"
+                message = f"{one.message}. Its calls were copied before they were dropped: weft report {snapshot}"
                 # The events, counts and proofs are those of the snapshot, not of this run.
                 found.append(
                     Finding(
@@ -210,4 +211,6 @@ def _describe_snapshots(snapshots: Sequence[Path]) -> list[str]:
     if not snapshots:
         return []
     names = ", ".join(f"{one.parent.name}/{one.name}" for one in snapshots)
-    return [f"{plural(len(snapshots), 'part')} of the run set aside around findings before it was dropped: {names}"]
+    return [
+        f"{plural(len(snapshots), 'part')} of the run, copied around findings before the calls were dropped: {names}"
+    ]

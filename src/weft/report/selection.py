@@ -82,7 +82,10 @@ def verify_fail_on(words: Sequence[str]) -> None:
     """Raise UsageError if a word of `--fail-on` is neither a severity nor a kind of finding."""
     for word in words:
         if word not in KINDS and word not in SEVERITIES and word != NEVER:
-            raise UsageError(f"--fail-on {word}: name error, warning, note, never or a kind of finding")
+            raise UsageError(
+                f"--fail-on {word}: unknown value; use error, warning, note, never or a kind of finding (`weft "
+                "explain` lists them)"
+            )
 
 
 def counts_as_failure(finding: Finding, choice: SelectionOptions) -> bool:
@@ -116,7 +119,7 @@ def select_findings(findings: Sequence[Finding], choice: SelectionOptions) -> Se
         known = Counter(choice.baseline.known)
         new = [one for one in told if not _strike_known_finding(known, baseline_key(one.to_json()))]
         if more := len(told) - len(new):
-            notes.append(f"{plural(more, 'finding')} known from {choice.baseline.path}")
+            notes.append(f"{plural(more, 'finding')} left out, as {choice.baseline.path} has them already")
     return SelectedFindings(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
 
 
@@ -126,7 +129,9 @@ def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[F
     """
     for rule in rules:
         if not any(rule.applies_to(one) for one in findings):
-            yield f"{rule.where}: this rule suppresses nothing: the run has no such finding"
+            yield (
+                f"{rule.where}: this rule suppresses nothing, as no finding matches it: correct the rule, or delete it"
+            )
 
 
 def _strike_known_finding(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
@@ -181,7 +186,8 @@ def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unrea
             if matched["reason"]:
                 return matched["reason"]
             unread.append(
-                f"{site.file}:{number}: `weft: ignore {finding.kind}` gives no reason, and suppresses nothing"
+                f"{site.file}:{number}: `weft: ignore {finding.kind}` suppresses nothing, as it gives no reason: add "
+                "one after a second colon"
             )
     return next((rule.reason for rule in rules if rule.applies_to(finding)), "")
 
@@ -198,7 +204,10 @@ def _parse_rules(path: Path) -> Iterator[SuppressionRule]:
             continue
         rule = RULE.match(line.strip())
         if rule is None or (rule["kind"] not in KINDS and rule["kind"] != "*"):
-            raise UsageError(f"{path}:{number}: write KIND FILE[:LINE or :PROCEDURE] and a reason")
+            raise UsageError(
+                f"{path}:{number}: not a rule; write KIND FILE[:LINE or :PROCEDURE] REASON, such as message-race "
+                "pool.c:14 intended"
+            )
         file, _, place = rule["where"].partition(":")
         yield SuppressionRule(rule["kind"], file, place, rule["reason"], f"{path}:{number}")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from weft.base.words import plural, rank_names, rank_set, short_function, visible
+from weft.base.words import plural, rank_names, rank_set, rank_words, short_function, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import describe_ends as ends
 from weft.evidence import Ended, Race
@@ -41,7 +41,7 @@ WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective"
 
 def finding_line(finding: Finding) -> str:
     """Return `error: message. [kind]`, the line of a finding."""
-    sure = {"certain": "", "possible": " (possible)", "undecided": " (undecided)"}[finding.certainty]
+    sure = {"certain": "", "possible": " (possible, not proven)", "undecided": " (undecided)"}[finding.certainty]
     return f"{finding.severity}: {printable(finding.message)}{sure}. [{finding.kind}]"
 
 
@@ -80,7 +80,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     lines += [(finding_line(finding), line_style(finding)) for finding in dearest]
     if notes:
         said = plural(notes, "more note" if dearest else "note")
-        lines.append((f"{said} on waiting times: weft report {trace.path}", ""))
+        lines.append((f"{said} on waiting times: see them with weft report {trace.path}", ""))
     return lines + ([] if first else [(text, "") for text in ends(trace, ranks_with_ending(report.findings))])
 
 
@@ -103,7 +103,7 @@ def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
     beside it.
     """
     if reason := explain_blindness(trace):
-        return f"nothing was looked at: {reason}"
+        return f"nothing was checked: {reason}"
     said = f"no misuse of {trace.system.name} found" if is_ended else "nothing found"
     said += " in what was recorded" if is_incomplete(trace) else ""
     unseen_accesses = describe_unrecorded_accesses(trace)
@@ -116,7 +116,7 @@ def unseen_lines(trace: Trace) -> list[str]:
     for rank in trace.ranks:
         for note in rank.definitions.notes[:UNSEEN_LINES]:
             whose.setdefault(note, []).append(rank.index)
-    return [f"not seen: {printable(note)} ({rank_set(ranks)})" for note, ranks in whose.items()][:UNSEEN_LINES]
+    return [f"not recorded: {printable(note)} ({rank_words(ranks)})" for note, ranks in whose.items()][:UNSEEN_LINES]
 
 
 def ranks_with_ending(findings: Iterable[Finding]) -> set[int]:
@@ -148,7 +148,7 @@ def heading(trace: Trace, report: Report) -> str:
     tasks = f"; {names}" if (names := rank_names(trace.names)) else ""
     where = f"{printable(str(trace.path))} ({', '.join(facts)}{tasks})"
     if reason := explain_blindness(trace):
-        return f"Nothing was looked at in {where}: {reason}"
+        return f"Nothing was checked in {where}: {reason}"
     lack = "".join(f"{gap}. " for gap in list_gaps(trace))
     behind = "" if report.findings else "".join(f"; {text}" for text in _describe_unrecorded(trace))
     return f"{lack}{said} in {where}{behind}"

@@ -220,7 +220,10 @@ def _resolve_link(path: Path, root: Path) -> str:
     """Return the path to which a link leads. Raises Unfit if it is outside `root`."""
     real, home = os.path.realpath(path), os.path.realpath(root)
     if os.path.commonpath([real, home]) != home:
-        raise Unfit(f"is a link to {real}, outside the run: not followed. Copy the run whole (cp -rL)")
+        raise Unfit(
+            f"is a link to {real}, outside the run, which Weft does not follow: copy the run with what its links lead "
+            "to (cp -rL)"
+        )
     return real
 
 

@@ -41,20 +41,20 @@ def _render_stop(answer: Answer) -> list[str]:
     """Return lines of text that say why and where the program has stopped."""
     why = answer["why"]
     if why == "ended":
-        return ["the program has come to its end" + _render_exit_status(answer["code"])]
+        return ["the program has ended" + _render_exit_status(answer["code"])]
     if why in ("deadlock", "stuck"):
         return list(answer["text"].splitlines())
     if why == "waiting":
-        return ["the task gets no further: as in the record, the rank stands in its last call"]
+        return ["the task cannot continue: as in the record, its rank is in its last call"]
     if why == "start" and answer["at"] is None:
         return ["before the program's first line: `step` goes to the first task"]
     if why == "done":
-        end = answer["text"] or f"task {answer['task']} has come to its end"
+        end = answer["text"] or f"task {answer['task']} has ended"
         return [f"{end}, and no task waits for it"]
     at, label = answer["at"], answer["label"] or ("before the first task," if why == "start" else "no task")
     if at is None:
         number = f"breakpoint {answer['breakpoint']}: " if why == "watch" else ""
-        nowhere = f"{answer['label']} is in no line of the program" if answer["label"] else "between two tasks"
+        nowhere = f"{answer['label']} is not at a line of the program" if answer["label"] else "between two tasks"
         return [number + (answer["text"] or nowhere)]
     if why == "died":
         source = f"  {answer['source']}" if answer["source"] else ""
@@ -73,8 +73,8 @@ def _render_stop(answer: Answer) -> list[str]:
     moved = "" if stays else moved
     lines = [f"{mark.get(why, '')}{moved}{label} at {_render_line(at)} in {at['function']}{source}"]
     if stays:
-        lines.append(f"{stays['label']} stays in hand, at {_render_line(stays['at'])}: `next` goes on with it, "
-                     f"`task {answer['task']}` goes to the other")  # fmt: skip
+        lines.append(f"{stays['label']} stays the current task, at {_render_line(stays['at'])}: `next` continues it, "
+                     f"`task {answer['task']}` chooses the other")  # fmt: skip
     return lines
 
 
@@ -141,7 +141,7 @@ def _render_frame(frame: Answer) -> str:
 def _render_where(answer: Answer) -> list[str]:
     lines = [f"#{i} {_render_frame(f)}" for i, f in enumerate(answer["frames"])]
     lines += [f"   made by {s['label']} at {_render_line(s['at'])}" for s in answer["spawns"]]
-    return [*([answer["label"]] if answer["label"] else []), *(lines or ["in no frame of the program"])]
+    return [*([answer["label"]] if answer["label"] else []), *(lines or ["in no function of the program"])]
 
 
 def _render_waits(answer: Answer) -> list[str]:

@@ -86,7 +86,9 @@ def session(
     """
     if pid or core:
         if record or replay:
-            raise UsageError("the order of tasks is recorded and replayed from a program's start on")
+            raise UsageError(
+                "--record and --replay need the program from its start: they cannot be combined with --pid or --core"
+            )
         if pid and is_python(pid, f"--pid {pid}"):
             return Session(AttachedBackend(pid))
         # It imports numpy and drives gdb; Python programs need neither.

@@ -42,7 +42,7 @@ class AttachedBackend(AgentConversation):
         program does not allow it.
         """
         if why := why_not_examinable(self._pid):
-            raise UsageError(f"process {self._pid} is not looked into: {why}")
+            raise UsageError(f"process {self._pid} cannot be inspected: {why}")
         limit = time.monotonic() + SECONDS
         while (stop := self._start_agent()).code == AGAIN and time.monotonic() < limit:
             self._line.close()
@@ -69,7 +69,8 @@ class AttachedBackend(AgentConversation):
             line = self._try_gdb(rendezvous, str(why))
         if line is None:
             raise UsageError(
-                "the program does not let Weft in: its main thread computes in native code, or waits there for a lock"
+                "Weft cannot enter the program: its main thread computes in native code, or waits there for a lock; "
+                "try again"
             )
         return line
 
@@ -111,12 +112,12 @@ class AttachedBackend(AgentConversation):
         """
         known = find_debuggers()
         if not known:
-            raise UsageError(f"{reason}; gdb brings Weft into a program: {REMEDY}")
+            raise UsageError(f"Weft cannot enter the program: {reason}. With gdb it could: {REMEDY}")
         for gdb in known:
             said = run_script_by_gdb(gdb.path, self._pid, str(rendezvous.script))
             if not said:
                 return rendezvous.accept(SECONDS)
-        raise UsageError(f"the program does not let Weft in: {reason}, and gdb says: {said}")
+        raise UsageError(f"Weft cannot enter the program: {reason}, and gdb says: {said}")
 
     def _exit_status(self, code: int | None) -> int | None:
         """Wait for the process to end, and return `code` as it is. The exit status of a process that is no child of

@@ -114,7 +114,7 @@ class RemoteExecution:
             runtime = find_symbol_address(known, "_PyRuntime")
             table = memory.read(runtime, TABLE) if runtime else b""
             if not table.startswith(COOKIE) or struct.unpack_from("<Q", table, 8)[0] >> 16 != LAYOUT:
-                raise InjectionError("it is not a Python that can be asked")
+                raise InjectionError("it does not run a Python that Weft can enter")
             offset = {name: int(struct.unpack_from("<Q", table, at)[0]) for name, at in OFFSETS.items()}
             interpreter = _find_main_interpreter(memory, memory.read_number(runtime + offset["interpreters"]), offset)
             if memory.read_number(interpreter + offset["enabled"], "<i") != 1:
@@ -122,7 +122,7 @@ class RemoteExecution:
             thread = memory.read_number(interpreter + offset["main"])
             if not thread or len(path) > offset["size"]:
                 raise InjectionError(
-                    "it has no main thread" if not thread else "the path of the temporary folder is long"
+                    "it has no main thread" if not thread else "the path of the temporary folder is too long"
                 )
             memory.write(thread + offset["support"] + offset["path"], path)
             self._flag = thread + offset["support"] + offset["pending"]
@@ -156,7 +156,7 @@ def refuse_ending_interpreter(pid: int, memory: ProcessMemory, modules: list[Loa
     )
     is_initialized = memory.read_number(runtime + finalizing - 8, "<i")  # pycore_runtime.h: `initialized` is before it
     if memory.read_number(runtime + finalizing) or not is_initialized:
-        raise UsageError(f"process {pid} is not looked into: its Python is starting or ending, and runs no tasks")
+        raise UsageError(f"process {pid} cannot be inspected: its Python is starting or ending, and runs no tasks")
 
 
 class MainThreadCall:
@@ -181,13 +181,13 @@ class MainThreadCall:
         once.
         """
         if platform.machine() != "x86_64":
-            raise InjectionError(f"Weft brings code into processes of x86-64 only, not of {platform.machine()}")
+            raise InjectionError(f"Weft can enter processes on x86-64 only, not on {platform.machine()}")
         try:
             status = Path(f"/proc/{self._pid}/status").read_text()
         except OSError as error:
             raise UsageError(f"process {self._pid} has ended") from error
         if not _has_xsave() or "shstk" in status:
-            raise InjectionError("its processor has no xsave, or the thread a shadow stack")
+            raise InjectionError("its processor has no xsave, or its main thread has a shadow stack")
         _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 
     def clean_up(self, *, has_arrived: bool) -> None:
@@ -321,7 +321,7 @@ def _place_code(memory: ProcessMemory, modules: list[LoadedModule], python_code:
                     memory.write(code, CODE)
                 memory.write(code + at, python_code)
                 return code, code + at
-    raise InjectionError("there is no room for Weft's code behind that of the program")
+    raise InjectionError("there is no room for Weft's code after that of the program")
 
 
 def _find_function(modules: list[LoadedModule], name: str) -> int:
@@ -329,7 +329,7 @@ def _find_function(modules: list[LoadedModule], name: str) -> int:
     function of that name.
     """
     if not (at := find_symbol_address(modules, name)):
-        raise InjectionError(f"it has no {name}: not a Python that can be called")
+        raise InjectionError(f"it has no {name}, so it is not a Python that Weft can call")
     return at
 
 
@@ -349,13 +349,13 @@ def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[L
             if pid not in threads:
                 raise UsageError(explain_forbidden(pid))
             if threads[pid] is None:
-                raise InjectionError("its main thread is in the kernel and does not come out of it")
+                raise InjectionError("its main thread is in a system call that does not return")
             refuse_ending_interpreter(pid, memory, known)
             yield held, memory, known
     except PermissionError as error:
         raise UsageError(explain_forbidden(pid)) from error
     except (OSError, struct.error, OverflowError, ValueError) as error:
-        raise InjectionError(f"its memory is not as it should be: {error}") from error
+        raise InjectionError(f"its memory is not as Weft expects: {error}") from error
     finally:
         held.release_all()
 

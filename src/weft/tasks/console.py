@@ -22,37 +22,41 @@ COMMANDS: dict[str, Command] = {
     "next": Command("next [N]", "to the task's next line, over functions, wherever it goes on", ("n",)),
     "step": Command("step [N]", "to the task's next line, into functions", ("s",)),
     "finish": Command("finish", "to the end of the function", ("f",)),
-    "continue": Command("continue", "to the next breakpoint in any task, or to the end", ("c",)),
-    "follow": Command("follow parent|child", "where to go on when the task makes another one"),
+    "continue": Command("continue", "run to the next breakpoint in any task, or to the end", ("c",)),
+    "follow": Command(
+        "follow parent|child", "which to follow when the task makes another one: the task itself or the new one"
+    ),
     "where": Command(
-        "where [--all] [ID]", "a task's own frames (--all: libraries' too), and the spawns behind it", ("bt", "w")
+        "where [--all] [ID]",
+        "the frames of a task (--all: those of libraries, too), and the tasks that spawned it",
+        ("bt", "w"),
     ),
     "print": Command(
-        "print[/FORMAT] EXPR", "the value of an expression where the task stands", ("p",), "print/x flags"
+        "print[/FORMAT] EXPR", "the value of an expression at the line at which the task is", ("p",), "print/x flags"
     ),
-    "locals": Command("locals", "the variables of the frame in hand"),
+    "locals": Command("locals", "the variables of the current frame"),
     "up": Command("up [N]", "a frame further out, that of the caller or awaiter: what print, locals and list mean"),
     "down": Command("down [N]", "a frame further in"),
     "set": Command("set NAME = EXPR", "give a variable another value", (), "set total = 0"),
-    "list": Command("list [LINE]", "the source around where the task stands", ("l",)),
+    "list": Command("list [LINE]", "the source around the line at which the task is", ("l",)),
     "break": Command(
         "break WHERE [task ID [descendants]] [if EXPR]",
-        "stop there; ID may be a pedigree, of a task that is not there yet",
+        "stop there; ID may be the pedigree of a task that does not exist yet",
         ("b",),
         "break work if n > 3",
     ),
     "tbreak": Command("tbreak WHERE [task ID [descendants]] [if EXPR]", "the same, for the first time only", ("tb",)),
-    "until": Command("until WHERE", "on until the task comes there", ("u",), "until 40"),
+    "until": Command("until WHERE", "run until the task comes there", ("u",), "until 40"),
     "watch": Command(
-        "watch EXPR", "stop where the value changes, in any task, until the frame in hand returns", (), "watch total"
+        "watch EXPR", "stop where the value changes, in any task, until the current frame returns", (), "watch total"
     ),
     "breakpoints": Command("breakpoints", "all breakpoints, and what is watched"),
-    "delete": Command("delete [N]", "take a breakpoint or a watch away, or all", ("d",)),
+    "delete": Command("delete [N]", "delete a breakpoint or a watch, or all", ("d",)),
     "catch": Command(
         "catch [EXCEPTION | off]", "stop where a task dies of an exception, with its frames", (), "catch ValueError"
     ),
-    "hold": Command("hold ID", "let that task make no step while the others go on"),
-    "release": Command("release [ID]", "let it go on, or all that are held"),
+    "hold": Command("hold ID", "keep that task from making a step while the others continue"),
+    "release": Command("release [ID]", "let it continue, or all that are held"),
     "waits": Command("waits", "who waits for whom, and the deadlocks"),
     "process": Command("process [PID | parent]", "go to a child process of multiprocessing, or back; alone: list them"),
     "help": Command("help [COMMAND]", "this list", ("h", "?")),
@@ -95,7 +99,7 @@ class TaskConsole(Console):
             bare[how] = partial(d.advance, how)
         if name in bare:
             if rest:
-                raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
+                raise UsageError(f"`{name}` takes no more arguments: {COMMANDS[name].usage}")
             return bare[name]()
         calls: dict[str, Callable[[str], Answer]] = {
             "tasks": partial(d.tasks, row_limit=None if self.json else MOST_ROWS), "task": d.set_focus, "name": d.name,

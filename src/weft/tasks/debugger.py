@@ -22,7 +22,7 @@ from weft.tasks.model import SourceLine, TaskRow, as_dicts, find_deadlocks, is_d
 Answer = dict[str, Any]
 PEDIGREE = re.compile(r"~[0-9a-f]{16}|\d+(\.\d*)+")
 """A native task's, and one of asyncio's."""
-ENDED = "the program has come to its end: nothing in it runs or stops any more"
+ENDED = "the program has ended: nothing in it runs or stops any more"
 STATES = ("new", "top", "middle", "heap", "queued", "running")
 KINDS = ("task", "thread", "work")
 
@@ -79,7 +79,8 @@ class TaskDebugger:
             raise UsageError(f"{repetitions!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
             raise UsageError(
-                f"{self.focused_task().label} cannot be stepped, only a task can: set a breakpoint in it (`break`) and "
+                f"{self.focused_task().label} cannot be stepped, as it is not a task: set a breakpoint in it (`break`) "
+                "and "
                 "`continue`, or choose a task (`task ID`)"
             )
         with deferring_interrupts():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
@@ -189,7 +190,7 @@ class TaskDebugger:
                 held = self.backend.find_task_of_value(self.focus, reference)
             except DebuggerError as error:
                 raise UsageError(
-                    f"no task is called {reference!r} (`tasks` lists them), nor does it lead to one: {error}"
+                    f"no task is called {reference!r} (`tasks` lists them), and as an expression it gives none: {error}"
                 ) from error
             found = [row for row in rows if row.id == held]
         if len(found) != 1:
@@ -204,7 +205,7 @@ class TaskDebugger:
         """
         found = self.find_task(reference)
         if found.kind != "task":
-            raise UsageError(f"{found.label} is not a task: `where`, `locals` and `print` are for it")
+            raise UsageError(f"{found.label} is not a task: use `where`, `locals` and `print` on it")
         return found
 
     def set_focus(self, reference: str) -> Answer:
@@ -223,7 +224,7 @@ class TaskDebugger:
         if found is None and self.stop.why == "ended":
             raise UsageError(ENDED)
         if found is None:
-            raise UsageError("no task is in focus yet: `step` goes to the first one, `task ID` chooses")
+            raise UsageError("no task is chosen yet: `step` goes to the first one, `task ID` chooses one")
         return found
 
     def name(self, id_and_name: str) -> Answer:
@@ -270,7 +271,7 @@ class TaskDebugger:
         """Assign a value to a variable of the selected frame: `NAME = EXPR`."""
         name, equals, value = (part.strip() for part in assignment.partition("="))
         if not (name and equals and value):
-            raise UsageError("give what which value? `set total = 0`")
+            raise UsageError("set what? `set total = 0`")
         told = self.backend.assign(self.focus, name, value, self.level)
         return {"kind": "print", "expression": name, "value": f"{name} = {told}"}
 
@@ -280,7 +281,7 @@ class TaskDebugger:
             raise UsageError(f"{count!r} is not a number of frames")
         frames, _ = self.backend.frames(self.focus)
         if not frames:
-            raise UsageError("the task is in no frame of the program")
+            raise UsageError("the task is in no function of the program")
         level = min(max(self.level + direction * int(count or 1), 0), len(frames) - 1)
         if level == self.level:
             raise UsageError(f"frame {level} is the {'outermost' if direction > 0 else 'innermost'} one of the task")
@@ -412,7 +413,7 @@ class TaskDebugger:
         task = self._find_steppable_task(reference)
         told = self.backend.hold(task.id, on=True)
         self.held.add(task.id)
-        told = told or f"{task.label} is held where it is: `release {task.id}` lets it go on"
+        told = told or f"{task.label} is held where it is: `release {task.id}` lets it continue"
         return {"kind": "text", "text": told}
 
     def release(self, reference: str = "") -> Answer:
@@ -423,7 +424,7 @@ class TaskDebugger:
         for task in sorted(chosen):
             self.backend.hold(task, on=False)
         self.held -= chosen
-        return {"kind": "text", "text": f"{plural(len(chosen), 'task')} can go on"}
+        return {"kind": "text", "text": f"{plural(len(chosen), 'task')} can continue"}
 
     def catch(self, exception: str) -> Answer:
         """Stop from now on when a task ends by an exception. `exception`: the name of its class, empty for any; `off`:

@@ -262,7 +262,7 @@ def _render_releaser(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
     """Return in words which task or call could release an awaited object, as far as that is known."""
     if awaited_object["owner"]:
         number, name, done = awaited_object["owner"]
-        return f"task {number} ({name}) took it" + (" and has come to its end with it" if done else "")
+        return f"task {number} ({name}) took it" + (" and ended without releasing it" if done else "")
     if awaited_object["thread"] is not None:
         number, is_at_work = awaited_object["thread"]
         label = rows[number].label if number in rows else "a thread"

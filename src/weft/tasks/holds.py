@@ -184,7 +184,7 @@ class HeldTasks:
                 ", and whichever worker would take it up waits with it"
             )
         if platform.machine() not in ("x86_64", "AMD64"):
-            raise UsageError(f"{row.label} runs, and cannot be held here: that is written for x86-64")
+            raise UsageError(f"{row.label} is running, and a running task can be held on x86-64 only")
         thread = self._gdb.threads[row.worker]
         stack = self._gdb.stack(thread)
         frame = (
@@ -206,7 +206,7 @@ class HeldTasks:
             }
             place = "at a line of the program"
         if not place:
-            raise UsageError(f"{row.label} stands in no line of the program, and cannot be held")
+            raise UsageError(f"{row.label} is at no line of the program, so it cannot be held")
         return f"is held as soon as it is {place}, with worker {row.worker}"
 
     def _insert_return_breakpoint(self, frame: Frame, thread: int) -> str:

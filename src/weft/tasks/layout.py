@@ -109,7 +109,7 @@ def read_records(read: Read, table_address: int) -> tuple[Array, dict[int, int]]
     header = read(table_address, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
-        raise DebuggerError("the program's table of tasks is of another version of Weft's tool: start it again")
+        raise DebuggerError("the program was started under another version of Weft: start it again")
     pointers = np.frombuffer(read(table_address + HEADER, 8 * min(max(int(count), 0), SLABS)), "<u8")
     parts, living = [np.zeros(0, RECORD)], 0
     for pointer in np.unique(pointers[pointers != 0]).tolist():

@@ -39,8 +39,8 @@ from weft.tasks.stacks import (
 STACKED = (layout.TOP, layout.MIDDLE)
 Event = tuple[str, int, int, int]
 """What a traced task did, the address of its record, that of the other one, and gdb's thread."""
-NO_LINES = "knows no lines: compile with -g; without it, `tasks`, `waits` and breakpoints on functions are what is left"
-BEFORE_MAIN = "the program stands before the first instruction of its main: no variable has a value yet"
+NO_LINES = "has no line numbers: compile with -g. Without it, only `tasks`, `waits` and breakpoints on functions work"
+BEFORE_MAIN = "the program is before the first instruction of its main: no variable has a value yet"
 MADE_UP = re.compile(r"\.|__context$")
 """Variables of clang's and gcc's own in the bodies of tasks."""
 STEPS = 20
@@ -233,7 +233,7 @@ class NativeBackend:
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if self._holds is not None and task in self._holds and movement != "continue":
-            raise UsageError(f"task {task} is held: `release {task}` lets it go on, `continue` the others")
+            raise UsageError(f"task {task} is held: `release {task}` lets it continue, `continue` runs the others")
         self._child, self._looks = child, 0
         record = self._find_record(task) if task is not None else None
         self._set_spawn_watch(False)
@@ -715,7 +715,7 @@ class NativeBackend:
         task, return the current thread with its frames.
         """
         if self._gdb.exited is not None:
-            raise DebuggerError("the program has come to its end: there are no tasks and no frames any more")
+            raise DebuggerError("the program has ended: there are no tasks and no frames any more")
         row = rows.get(task or 0)
         if row is None:
             thread = self._current_thread()
@@ -741,7 +741,8 @@ class NativeBackend:
         except DebuggerError as error:
             if outside := NOT_TAKEN.search(str(error)):
                 raise DebuggerError(
-                    f"{expression}: {outside[1]} has that, and the task does not have it: nothing in it uses it"
+                    f"{expression}: this is a variable of {outside[1]}, which the task does not use, so it has no "
+                    "copy of it"
                 ) from error
             raise
 
@@ -773,7 +774,7 @@ class NativeBackend:
         """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         if not frames:
-            raise DebuggerError("the task is in no frame: it has not begun, or lies on the heap")
+            raise DebuggerError("the task has no frame: it has not begun, or is on the heap")
         return thread, int(frames[min(level, len(frames) - 1)]["level"])
 
     def find_task_of_value(self, frame_task: int | None, expression: str) -> int:
@@ -786,7 +787,7 @@ class NativeBackend:
         address = int(self._gdb.evaluate(f"(unsigned long)({expression})", thread or self._current_thread(), level))
         found = find_holding_task(self._gdb, address, rows)
         if found is None:
-            raise DebuggerError(f"{expression} is {address:#x}, and lies in no task's frames")
+            raise DebuggerError(f"{expression} is {address:#x}, which is in no frame of a task")
         return found
 
     def replace_breakpoints(self, points: Sequence[Point]) -> None:
@@ -807,7 +808,7 @@ class NativeBackend:
         now as text. `number`: under which the watchpoint is known, as a breakpoint.
         """
         if self._core is not None:
-            raise UsageError("a core file does not run: nothing in it changes")
+            raise UsageError("a core file does not run, so nothing in it can change")
         value = self.evaluate(task, expression, level)
         thread, at, words = self._translate_for_gdb(task, expression, level)
         address = self._gdb.evaluate_pointer(f"$weft{number} = &({words})", thread, at)
@@ -892,7 +893,7 @@ class NativeBackend:
     def explain_missing_tasks(self) -> str:
         """Return a sentence that says that the OpenMP runtime has not begun; empty if it has."""
         begun = self._base or self._gdb.exited is not None
-        return "" if begun else f"the runtime of {self.runtime} has not begun: the first region or task does that"
+        return "" if begun else f"the runtime of {self.runtime} has not started yet: the first region or task starts it"
 
     def hold(self, task: int, *, on: bool) -> str:
         """Hold a task together with its thread if `on`, else release it. Return in words how it is held. UsageError if
@@ -900,14 +901,18 @@ class NativeBackend:
         """
         if self.runtime != "OpenMP":
             raise UsageError(
-                f"a task of {self.runtime} cannot be held: that would hold its thread, and all that lies beneath it"
+                f"a task of {self.runtime} cannot be held: its thread, and all tasks beneath it on that thread, would "
+                "be held, too"
             )
         if self._core is not None:
             raise UsageError(
-                "a core file does not run, so that `hold` has nothing to hold: leave it out to see tasks and values"
+                "a core file does not run, so `hold` has nothing to hold; `tasks`, `where` and `print` show its tasks "
+                "and values"
             )
         if self._turns is not None:
-            raise UsageError("a task is held without --record and --replay only, which choose themselves who goes on")
+            raise UsageError(
+                "`hold` cannot be combined with --record or --replay, which choose the order of tasks themselves"
+            )
         if self._holds is None:
             self._holds = HeldTasks(self._gdb, self._find_record, self.tasks, lambda: self._bodies)
         if on:
@@ -924,7 +929,8 @@ class NativeBackend:
         program by a signal.
         """
         raise UsageError(
-            f"an exception that leaves a task of {self.runtime} ends the program by a signal, which stops by itself"
+            f"an exception that leaves a task of {self.runtime} ends the program by a signal, at which the debugger "
+            "stops anyway: leave `catch` out"
         )
 
     def output(self) -> str:

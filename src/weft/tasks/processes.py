@@ -38,7 +38,7 @@ class DebuggedProcesses:
         """
         pids = [child["pid"] for child in self.current.children()]
         if not pid_text.isdigit() or int(pid_text) not in pids:
-            raise UsageError(f"no living child process is {pid_text}: `process` lists them")
+            raise UsageError(f"there is no living child process {pid_text}: `process` lists them")
         pid = int(pid_text)
         if pid not in self._known:
             child = TaskDebugger(AttachedBackend(pid))

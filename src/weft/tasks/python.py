@@ -102,7 +102,9 @@ class AgentConversation:
                 return self._line.recv(1 << 20)
             except TimeoutError as error:
                 if until is not None and time.monotonic() >= until:
-                    raise DebuggerError("the program gives no answer: its Python is held up in native code") from error
+                    raise DebuggerError(
+                        "the program does not answer: its Python is in native code; try again"
+                    ) from error
             except OSError:
                 return b""
             if self.idle is not None and self.idle():
@@ -216,7 +218,9 @@ class AgentConversation:
         UsageError if a `gdb_format` is given, as Python has none.
         """
         if gdb_format:
-            raise UsageError("formats are for native tasks; Python has its own: `print hex(n)`, `print f'{n:b}'`")
+            raise UsageError(
+                "formats such as print/x are for native tasks; in Python write: `print hex(n)`, `print f'{n:b}'`"
+            )
         return str(self._request("evaluate", task=task, text=expression, level=level))
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
@@ -340,7 +344,7 @@ class AgentConversation:
             inner = f", inside {told['library']}" if told["library"] else ""
             words = f"the main thread {'waits' if told['asleep'] else 'computes'}{where}{inner}"
             return "; ".join(filter(None, [words, missing]))
-        return "the program computes; it is looked at as it runs"
+        return "the program computes; Weft inspects it while it runs"
 
 
 class RankConversation(AgentConversation):

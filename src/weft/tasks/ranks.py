@@ -284,7 +284,7 @@ class AsyncioHand(PythonHand):
         """
         self._points = list(points)
         if self._follows and any(point.condition for point in points):
-            raise DebuggerError("its tasks are followed: conditions hold for ranks whose tasks are not")
+            raise DebuggerError("a breakpoint in a rank whose tasks are followed cannot have a condition")
         if any(point.task is not None for point in points):
             self.follow_tasks()
         if self._follows:
@@ -301,7 +301,7 @@ class AsyncioHand(PythonHand):
             return
         running = self.task or next((row.id for row in self.backend.tasks() if row.state == "top"), None)
         if running is None:
-            raise DebuggerError("no task runs in that rank now: choose one, `task ID`")
+            raise DebuggerError("no task runs in that rank now: choose one with `task ID`")
         self._wish = "step" if how == "step" else "finish" if how == "finish" else "next", running
 
     def unstep(self) -> None:

@@ -116,7 +116,7 @@ class Rendezvous:
         os.waitpid(child, 0)
         if told[:1] == b"+":
             return told[1:]
-        raise OSError(1, told[1:].decode(errors="replace") or f"nothing came of it within {SECONDS:.0f} seconds")
+        raise OSError(1, told[1:].decode(errors="replace") or f"it did not answer within {SECONDS:.0f} seconds")
 
 
 def _call_as_user_and_exit(user: tuple[int, int], function: Callable[[], bytes], writer: int) -> NoReturn:

@@ -63,7 +63,9 @@ def require_followable_program(program: Path) -> None:
     if not code.startswith(b"\x7fELF"):
         raise UsageError(f"{program}: neither a Python program nor a native one")
     if not has_openmp(code) and has_opencilk(code):
-        raise UsageError(f"{program} is a program of OpenCilk: `weft tasks` starts it, and does nothing else with it")
+        raise UsageError(
+            f"{program} is a program of OpenCilk, which `weft tasks` can only start: leave the other options out"
+        )
     if not has_openmp(code) and any(name in code for name in CILK_PLUS):
         raise UsageError(
             f"{program} is compiled for Cilk Plus, whose tasks Weft does not follow: "
@@ -186,7 +188,7 @@ def _build_library(*source_names: str) -> Path:
         return target
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        raise DebuggerError("there is no C compiler, which builds Weft's part in the program: install gcc")
+        raise DebuggerError("Weft needs a C compiler for its library inside the program and found none: install gcc")
     make_private(target.parent)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name, text in sources.items():
@@ -204,6 +206,6 @@ def _build_library(*source_names: str) -> Path:
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise DebuggerError(f"Weft's part in the program cannot be built: {done.stderr.strip()}")
+            raise DebuggerError(f"Weft's library inside the program cannot be built: {done.stderr.strip()}")
         made.replace(target)
     return target

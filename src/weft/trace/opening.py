@@ -58,7 +58,10 @@ def ranks_folder(root: Path) -> Path:
     """Return the folder of a run's records. RunError if it leads out of the run."""
     folder = root / "ranks"
     if os.path.realpath(folder) != os.path.join(os.path.realpath(root), "ranks"):  # noqa: PTH118
-        raise RunError(f"{folder} is a link to {os.path.realpath(folder)}: not followed. Copy the run whole (cp -rL)")
+        raise RunError(
+            f"{folder} is a link to {os.path.realpath(folder)}, which Weft does not follow: copy the run with what "
+            "its links lead to (cp -rL)"
+        )
     return folder
 
 
@@ -76,7 +79,7 @@ def read_rank_files(root: Path, problems: list[str], notes: list[str]) -> list[R
     try:
         names = {entry.name for entry in os.scandir(folder)}
     except OSError as error:
-        problems.append(f"{folder} cannot be read: {error.strerror}. A run holds its ranks' records there")
+        problems.append(f"{folder} cannot be read ({error.strerror}): the records of the ranks should be there")
         return []
     files: list[RankFile] = []
     told: list[str] = []

@@ -76,7 +76,7 @@ class Pack:
         self._streams = np.frombuffer(index, STREAM, count=streams, offset=ranks * RANK.itemsize)
         place, stored = self._streams["offset"], self._streams["stored"]
         if ((place > self.size) | (stored > self.size) | (place + stored > self.size)).any():
-            raise self.damaged("its index, or cut off,")
+            raise self.damaged("its index")
         small = np.isin(self._streams["kind"], SMALL) & (self._streams["size"] <= MOST_UNPACKED)
         self._fits = np.where(self._streams["packed"] != 0, small, stored == self._streams["size"])
         """Of each stream, whether it is one that a pack can have."""
@@ -94,12 +94,14 @@ class Pack:
         if of["size"] > MOST_INDEX or of["words_size"] > WORDS or of["index"] + of["stored"] > self.size or (
             of["words"] + of["words_size"] > self.size
         ):  # fmt: skip
-            raise self.damaged("its beginning, or cut off,")
+            raise self.damaged("its beginning")
         return head
 
     def damaged(self, what: str) -> RunError:
         """Return the error for a pack that is damaged in `what`."""
-        return RunError(f"{self.path} is damaged in {what} and was left out. Copy it again from where it was made")
+        return RunError(
+            f"{self.path} is left out, as {what} is damaged or cut off: copy it again from where the run was recorded"
+        )
 
     def read_records(self, problems: list[str]) -> list[PackedFile]:
         """Return the records in the pack, in order. A record that cannot be read is left out, and a sentence is added

@@ -199,7 +199,7 @@ def _verify_pack(files: Sequence[RankFile], made: Path, root: Path) -> None:
     problems: list[str] = []
     there = Pack(made, root).read_records(problems)
     if problems or [_summarize_record(file) for file in files] != [_summarize_record(file) for file in there]:
-        raise WeftError(f"the records of {root} read otherwise when they are packed: they were left as they are")
+        raise WeftError(f"the records of {root} would read differently when packed: Weft left them unpacked")
 
 
 def _summarize_record(file: RankFile) -> tuple[object, ...]:

@@ -28,7 +28,7 @@ class RankPlaces:
         if not order:
             self._add_world("", [])
         for world, file in self._nameless:
-            self._say(f"{file.name}: the process ended before its rank was known; it stands at the end of the ranks")
+            self._say(f"{file.name}: the process ended before its rank was known; it is shown after the last rank")
             self.ranks.append(Rank(self._trace, len(self.ranks), world, -1, file))
 
     def _add_world(self, job: str, files: list[RankFile]) -> None:
@@ -43,12 +43,15 @@ class RankPlaces:
                 self._nameless.append((index, file))
                 continue
             if rank in by_rank:
-                self._say(f"{file.name}: rank {rank} has another record, {by_rank[rank].name}; the later counts")
+                self._say(
+                    f"{file.name}: rank {rank} has two records, this one and {by_rank[rank].name}; the later one is "
+                    "used"
+                )
             by_rank[rank] = file
         size = self._world_size(index, files, by_rank)
         first = len(self.ranks)
         if size > 16 * len(files) + 256:
-            self._say(f"{size - len(by_rank)} of {size} ranks left no record; they have no place among the ranks")
+            self._say(f"{size - len(by_rank)} of {size} ranks left no record, and are not shown")
             places = sorted(by_rank)
             indices = {rank: first + i for i, rank in enumerate(places)}
             members = tuple(indices.get(i, -1) for i in range(size))
@@ -108,4 +111,6 @@ def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> 
     """
     who = format_members(missing)
     where = f" of world {world}" if world else ""
-    return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"
+    return (
+        f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy all of RUN/ranks, or record again"
+    )

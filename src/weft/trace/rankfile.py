@@ -118,22 +118,28 @@ class RankFile:
         """
         if page[:8] != self.MAGIC:
             if len(page) < 8 or not page[:8].strip(b"\0"):
-                raise RunError(f"{self.path} holds nothing: the process ended before its first MPI call was written")
+                raise RunError(f"{self.path} is empty: the process ended before its first MPI call was recorded")
             raise RunError(f"{self.path} is not a {self.WHAT} of Weft (it does not begin with {self.MAGIC.decode()})")
         if len(page) < layout.HEADER.itemsize:
-            raise RunError(f"{self.path} is cut off inside its header ({len(page)} bytes)")
+            raise RunError(
+                f"{self.path} is cut off after {len(page)} bytes, inside its header: copy the run again, or record it "
+                "again"
+            )
         raw = np.frombuffer(page, layout.HEADER, count=1)[0]
         major, minor, slot = int(raw["major"]), int(raw["minor"]), int(raw["slot_size"])
         if major not in _READS or minor != layout.FORMAT_MINOR:
             raise OtherVersion(self.path, f"{major}.{minor}", " or ".join(_READS.values()))
         if slot != self.SLOT:
             raise RunError(
-                f"{self.path} has events of {slot} bytes where version {_READS[major]} has {self.SLOT}: it is damaged"
+                f"{self.path} has events of {slot} bytes where version {_READS[major]} has {self.SLOT}, so it is "
+                "damaged: copy the run again, or record it again"
             )
         try:
             return Header(raw), raw
         except ValueError as error:
-            raise RunError(f"{self.path} has a damaged header: {error}") from None
+            raise RunError(
+                f"{self.path} has a damaged header ({error}): copy the run again, or record it again"
+            ) from None
 
     def _read_table(self, fd: int, raw: Any) -> dict[tuple[int, int], list[Extent]]:
         """Return where each stream lies in the file, by (kind, number): its extents, from the table of chunks.

@@ -85,7 +85,7 @@ class Trace:
             if file.header.state == State.STOPPED:
                 self.is_incomplete = True
                 reason = STOP_REASONS.get(file.header.stop_reason, "for a reason that is not known")
-                self.add_problem(f"{file.name}: Weft gave up recording {reason}; later calls of this rank are missing")
+                self.add_problem(f"{file.name}: Weft stopped recording this rank {reason}; its later calls are missing")
         places = RankPlaces(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
         self.share = range(len(self.ranks))

@@ -50,7 +50,7 @@ def explain_unknown_modules(trace: Trace) -> list[str]:
 
 
 def _describe_unresolved(path: str, reason: str) -> str:
-    return f"calls in {path} stay without lines: {reason}"
+    return f"calls in {path} have no source lines: {reason}"
 
 
 def _collect_offsets(trace: Trace) -> dict[tuple[str, str], set[int]]:

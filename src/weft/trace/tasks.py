@@ -254,7 +254,10 @@ def read_task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str
     if not folder.exists():
         return {}
     if os.path.realpath(folder) != os.path.join(os.path.realpath(root), FOLDER):  # noqa: PTH118
-        problems.append(f"{folder} is a link to {os.path.realpath(folder)}: not followed. Copy the run whole (cp -rL)")
+        problems.append(
+            f"{folder} is a link to {os.path.realpath(folder)}, which Weft does not follow: copy the run with what "
+            "its links lead to (cp -rL)"
+        )
         return {}
     found: dict[tuple[str, int, str], TaskFile] = {}
     try:

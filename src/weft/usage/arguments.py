@@ -202,7 +202,7 @@ class _ArgumentChecks:
         name = _parameter_name(event, "peer")
         size = int(self._communicator_sizes(_function(event), np.array([event.index]))[0])
         given = "MPI_ANY_SOURCE" if event.peer == ANY_SOURCE and name != "source" else str(event.peer)
-        return f"the {name} {given} in a communicator of {size}"
+        return f"the {name} {given} in a communicator of {size} ranks"
 
     def _communicator_sizes(self, function: Function, which: Ints) -> Ints:
         """Return for each of the events how many ranks it can name as its peer: the size of its communicator (of the
@@ -255,7 +255,7 @@ class _ArgumentChecks:
             )
 
     def _check_tags(self) -> Iterator[Finding]:
-        """Find negative tags, and MPI_ANY_TAG to send with."""
+        """Find negative tags, and MPI_ANY_TAG where only a receive may name it."""
         sends = self._suspects_calling(_SENDING)
         tag, peer = self.events["tag"][sends], self.events["peer"][sends]
         yield from self._make_findings(sends[(tag < 0) & (peer != PROC_NULL)], "tag", self._describe_tag)
@@ -265,7 +265,7 @@ class _ArgumentChecks:
 
     def _describe_tag(self, event: Event) -> str:
         if event.tag == ANY_TAG:
-            return "MPI_ANY_TAG to send with"
+            return "the tag MPI_ANY_TAG, which only a receive may name,"
         return f"the negative {_parameter_name(event, 'tag')} {event.tag}"
 
     def _check_null_handles(self) -> Iterator[Finding]:
@@ -335,7 +335,7 @@ class _ArgumentChecks:
                 taken = (self.events["error"][bad] == 0) & ((self.events["flags"][bad] & Flag.CLOSED) != 0)
                 words = f"the operation MPI_{name} on {found.name}"
                 yield from self._make_findings(bad[~taken], "op", _constant_text(words))
-                left_out = f"{words}, which the standard leaves out though this MPI takes it,"
+                left_out = f"{words}, which the standard does not allow, though this MPI accepts it,"
                 yield from self._make_findings(bad[taken], "op", _constant_text(left_out), severity="warning")
 
     def _check_negative_arguments(self) -> Iterator[Finding]:
@@ -530,7 +530,7 @@ class _ArgumentChecks:
         yield make_finding(
             "invalid-argument",
             f"MPI ended rank {self.rank.index} inside {call_at(event)}: "
-            + (words or "an argument or the state of its object was wrong"),
+            + (words or "an argument, or the object that it names, was probably invalid"),
             [event],
             certainty="certain" if named else "possible",
             evidence=Refused(inside=event.function.name, said=words),

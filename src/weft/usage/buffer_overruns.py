@@ -95,10 +95,10 @@ def _overrun_finding(around: Around, event: Event, region: BufferRegion, room: M
     fitted = _did_message_fit(around, event, region, room)
     severity: Severity = "warning" if fitted else "error"
     outside = " and ".join(
-        text for n, text in ((before, f"{before:,} bytes before it"), (behind, f"{behind:,} bytes behind its end")) if n
+        text for n, text in ((before, f"{before:,} bytes before it"), (behind, f"{behind:,} bytes past its end")) if n
     )
     size = region.high - region.low
-    tail = "; what came fitted, more would not have" if fitted else ""
+    tail = "; the message that came was short enough, a longer one is written outside" if fitted else ""
     return make_finding(
         "buffer-overrun",
         f"rank {event.rank.index} {_verb_of_call(event, region)} {size:,} bytes in {call_at(event)}, "
@@ -126,7 +126,7 @@ def _verb_of_call(event: Event, region: BufferRegion) -> str:
 def _describe_memory(event: Event, room: MemoryRange) -> str:
     """Return words for the memory behind a buffer and its size, as the second half of a sentence."""
     if room.heap:
-        return f"but the block of the heap that it begins in has {room.high - room.low:,}"
+        return f"but the heap block that holds the buffer has {room.high - room.low:,}"
     file = event.site.file
     declared = f" (declared at {Path(file).name}:{room.line})" if file and room.line and not room.above else ""
     return f"but `{room.name}`{declared} has {room.high - room.low:,}"
@@ -172,7 +172,7 @@ def _report_windows_on_freed_heap(rank: Rank) -> Iterator[Finding]:
         if index is None or not len(creations):
             continue
         free, create = rank.event(index), rank.event(int(creations[0]))
-        yield _outlived_window_finding(free, create, "was given back to the heap before")
+        yield _outlived_window_finding(free, create, "was freed before")
 
 
 def _outlived_window_finding(event: Event, create: Event, how: str) -> Finding:
@@ -180,7 +180,7 @@ def _outlived_window_finding(event: Event, create: Event, how: str) -> Finding:
     return make_finding(
         "buffer-overrun",
         f"the memory of the window that rank {event.rank.index} made in {call_at(create)} {how} {call_at(event)}: "
-        "a window needs it until MPI_Win_free",
+        "keep the memory until MPI_Win_free",
         [event, create],
         evidence=Outlived(parameter="base", outlived=True),
         cause=cause_key(create),
@@ -205,7 +205,7 @@ def _report_windows_on_ended_frames(memory: RankMemory) -> Iterator[Finding]:
         gone = _first_call_after_frame(memory, create, range(index + 1, last + 1), base_ + size, end)
         if gone is not None:
             function = create.site.function or "the function that made it"
-            yield _outlived_window_finding(gone, create, f"is a variable of {function}, which was left before")
+            yield _outlived_window_finding(gone, create, f"is a variable of {function}, which returned before")
 
 
 def _first_call_after_frame(

@@ -628,7 +628,8 @@ def _check_graph_edges(table: _CollectiveTable, right: NDArray[np.bool_]) -> Ite
             yield make_finding(
                 "argument-mismatch",
                 f"in {calls.message_name(one.function.name)} on {comm.name} rank {one.rank.index} names "
-                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.site_suffix(one)} but that one "
+                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.site_suffix(one)} but rank "
+                f"{two.rank.index} names "
                 f"{_edge_count_text(takes)} from it{describe.site_suffix(two)}",
                 [one, two],
                 evidence=Argument(argument="destinations"),

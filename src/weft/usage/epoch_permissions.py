@@ -55,10 +55,10 @@ def _find_operations_denied_by_fences(rank: Rank, epochs_of_rank: Epochs, rows: 
         begin, end = int(epochs_of_rank.begin[epoch]), int(epochs_of_rank.end[epoch])
         if asserted.get(begin, 0) & _NO_SUCCEED:
             opened = rank.event(begin)
-            yield event, f"accesses a window behind {call_at(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
+            yield event, f"accesses a window after {call_at(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
         elif asserted.get(end, 0) & _NO_PRECEDE:
             closed = rank.event(end)
-            yield closed, f"asserts MPI_MODE_NOPRECEDE behind {call_at(event)}", event
+            yield closed, f"asserts MPI_MODE_NOPRECEDE, though {call_at(event)} precedes it in the epoch,", event
 
 
 def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> Iterator[EpochViolation]:
@@ -79,7 +79,7 @@ def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> 
                 event = rank.trace.ranks[int(accesses.rank[row])].event(int(accesses.event[row]))
                 yield (
                     event,
-                    f"changes rank {rank.index}'s window, of which {call_at(fence)} asserts MPI_MODE_NOPUT,",
+                    f"changes rank {rank.index}'s window, though {call_at(fence)} asserts MPI_MODE_NOPUT,",
                     fence,
                 )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.deadlock.collective_calls import CollectiveCalls
 from weft.deadlock.traffic import Traffic
 from weft.evidence import Evidence
@@ -398,19 +399,19 @@ class _SharedFile:
         low, high = max(one.low, two.low), min(one.high, two.high)
         local = self.gatherings.file_ids(first.rank)[self.file]
         opened = first.rank.definitions.file(local)
-        where = f"bytes {low:,} to {high:,} of {Path(opened.name).name if opened else 'the file'}"
+        where = f"{plural(high - low, 'byte')} at offset {low:,} of {Path(opened.name).name if opened else 'the file'}"
         does, also = ("writes" if access.writes else "reads" for access in (one, two))
         if sort == "race":
             message = (
                 f"rank {one.rank} {does} {where} in {call_at(first)} and rank {two.rank} {also} them "
                 f"in {call_at(second)}: "
-                "nothing orders them, and the file is not atomic"
+                "nothing orders the two calls, and the file is not in atomic mode"
             )
         else:
             also = "reads" if not two.writes else "writes over"
             message = (
-                f"rank {two.rank} {also} {where} in {call_at(second)}, which rank {one.rank} writes before in "
-                f"{call_at(first)}: without MPI_File_sync between the file may not have them"
+                f"rank {two.rank} {also} {where} in {call_at(second)}, which rank {one.rank} wrote earlier in "
+                f"{call_at(first)}: without MPI_File_sync between the two calls, the file may not have them yet"
             )
         yield make_finding(
             "file-race", message, [first, second], severity="error" if sort == "race" else "warning",

@@ -72,11 +72,13 @@ def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
             if active is None:
                 yield (
                     "request-misuse",
-                    f"ends in {call_at(event)} a split collective that it did not begin",
+                    f"calls {call_at(event)}, but began no split collective on the file",
                     [event],
                 )
             elif base_name(active.function.name).removesuffix("_begin") != name.removesuffix("_end"):
-                why = f"ends in {call_at(event)} the split collective of {call_at(active)}, which is another one"
+                why = (
+                    f"calls {call_at(event)}, which does not end the split collective that it began, {call_at(active)}"
+                )
                 yield "request-misuse", why, [event, active]
             active = None
         elif active is not None and name in _CLOSE:
@@ -84,7 +86,7 @@ def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
             yield "request-leak", why, [active, event]
             active = None
         elif active is not None:
-            why = f"calls {call_at(event)} while the split collective of {call_at(active)} on the file is not ended"
+            why = f"calls {call_at(event)} while the split collective of {call_at(active)} on the file has not ended"
             yield "request-misuse", why, [event, active]
         if form is Form.BEGIN:
             active = event
@@ -111,6 +113,6 @@ def _find_closed_while_pending(traffic: Traffic) -> Iterator[Wrong]:
             leaks = over == len(rank) and has_reached_finalize(rank)  # then the finding is about the request itself
             if at is not None and index < at < over and not leaks:
                 close, begun, *wait = (rank.event(i) for i in (at, index, over) if i < len(rank))
-                later = f": {call_at(wait[0])} comes later" if wait else ""
+                later = f": {call_at(wait[0])} completes it only later" if wait else ""
                 why = f"closes a file in {call_at(close)} before {call_at(begun)} is complete{later}"
                 yield "request-misuse", why, [close, begun, *wait]

@@ -162,7 +162,8 @@ def _check_concurrent_collectives(rank: Rank) -> Iterator[Finding]:
         yield make_finding(
             "collective-mismatch",
             f"rank {rank.index} calls {call_at(two)} on {comm.name} while another of its threads is still in "
-            f"{call_at(one)} on it: nothing says which comes first, and each member must make them in one order",
+            f"{call_at(one)} on it: nothing decides which call comes first, and all members must make them in the "
+            "same order",
             [one, two],
             evidence=Freed(communicator=comm.name),
             cause=cause_key(one, two),
@@ -209,11 +210,10 @@ def _check_racing_probes(rank: Rank) -> Iterator[Finding]:
                 events = [other.probe, look.probe, other.receive, look.receive]
                 yield make_finding(
                     "message-race",
-                    f"rank {rank.index} looks for a message in {call_at(other.probe)} and, before "
-                    f"that thread receives it "
-                    f"in {call_at(other.receive)}, in another thread in {call_at(look.probe)}: both "
-                    f"may see the same one, "
-                    "and a receive get another than was looked at; MPI_Mprobe and MPI_Mrecv keep them apart",
+                    f"two threads of rank {rank.index} probe for a message, in {call_at(other.probe)} and in "
+                    f"{call_at(look.probe)}, before the first receives it in {call_at(other.receive)}: both may see "
+                    "the same message, and a receive may get another one than its thread probed; use MPI_Mprobe and "
+                    "MPI_Mrecv",
                     events,
                     cause=cause_key(other.probe, look.probe),
                 )

@@ -115,7 +115,7 @@ def _truncation_finding(event: Event) -> Finding:
     """Make the finding for a receive whose buffer is too small for its message."""
     return make_finding(
         "truncation",
-        f"rank {event.rank.index} got a message in {call_at(event)} that is longer than the room for it",
+        f"rank {event.rank.index} got a message in {call_at(event)} that is longer than its buffer",
         [event],
         cause=cause_key(event),
     )
@@ -348,7 +348,8 @@ def _describe_difference(others: Posts, candidate: int, other: Event, mine: Post
         return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{site_suffix(other)}"
     if sent[0] != sent[1]:
         return f"rank {rank} {verb} tag {tag_argument(int(sent[1]), other.rank.trace.system)}{site_suffix(other)}"
-    return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{site_suffix(other)}"
+    where = "a message from rank" if verb == "waits for" else "it to rank"
+    return f"rank {rank} {verb} {where} {int(others.peer[candidate])}{site_suffix(other)}"
 
 
 # Types and lengths

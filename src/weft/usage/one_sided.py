@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.deadlock.collective_calls import CollectiveCalls
 from weft.deadlock.traffic import Traffic
 from weft.evidence import Epoch, Parameter
@@ -54,15 +55,16 @@ _WORDS = (
     "completes an access epoch that was not started", "posts an exposure epoch while that of {other} is open",
     "waits for the end of an exposure epoch that was not posted",
     "tests for the end of an exposure epoch that was not posted", "locks rank {peer} twice, first in {other},",
-    "locks a window whose fence epoch is still open", "locks all ranks while the lock of {other} is held",
+    "locks a window whose fence epoch is still open", "locks all ranks while it holds the lock of {other}",
     "unlocks rank {peer}, which it has not locked,", "unlocks all ranks, which it has not locked,",
     "flushes outside of a lock", "frees a window while the epoch of {other} is open",
     "never closes the epoch that it opened", "frees a window whose exposure epoch of {other} is open",
-    "never waits for the end of the epoch that it posted", "accesses rank {peer} while it has locked only others",
+    "never waits for the end of the epoch that it posted", "accesses rank {peer}'s window while it has locked only "
+    "other ranks",
     "accesses a window outside of any epoch", "starts an epoch while that of {other} is open",
     "starts an epoch while the fence epoch of {other} is open", "locks a window while the epoch of {other} is open",
     "calls a fence while its exposure epoch of {other} is open",
-    "opens an epoch between two fences, of which the second is {other}, which make one of what they enclose,",
+    "opens an epoch inside a fence epoch, which {other} ends,",
 )  # fmt: skip
 """By enum wrong of native/kernel/epochs.c."""
 _TOLERATED = len(_WORDS) - 1
@@ -289,16 +291,14 @@ class _RankOperations:
             event, target = self.rank.event(int(self.event[row])), int(self.target[row])
             yield _misuse_finding(event, f"accesses rank {target}, which is not in the group of its epoch,")
         for row in beyond.tolist():
-            where = f"rank {self.target[row]}'s window of {self.size[row]:,} bytes"
+            where = f"rank {self.target[row]}'s window, which has {self.size[row]:,} bytes,"
             low, high = self._first_block_beyond_window(row)
-            yield self._wrong_target_finding(row, f"bytes {low:,} to {high:,} of {where}")
+            yield self._wrong_target_finding(row, f"{plural(high - low, 'byte')} at offset {low:,} of {where}")
         for row in np.flatnonzero((self.high < 0) & (self.shape != np.array(None)))[:1].tolist():
             event = self.rank.event(int(self.event[row]))
             yield make_left_out_note("rma-race", event, "it touches bytes that others do")
         for row in self._limit_reported_rows(self._are_unattached & ~self.strange).tolist():
-            yield self._wrong_target_finding(
-                row, f"memory of rank {self.target[row]} that this one has not attached to the window"
-            )
+            yield self._wrong_target_finding(row, f"memory that rank {self.target[row]} has not attached to the window")
 
     def _first_block_beyond_window(self, row: int) -> tuple[int, int]:
         """Return first byte and end of the first block of an access that is not entirely inside the window."""

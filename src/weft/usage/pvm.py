@@ -195,7 +195,7 @@ def _mismatch_finding(sent: Event, receiver: Rank, has: PackedElements | None, w
     taker, sender = receiver.event(wants.event), sent.rank
     severity: Severity = "error"
     if has is None:
-        why, others = f"the message that rank {sender.index} sent in {call_at(sent)} has nothing left", [sent]
+        why, others = f"the message that rank {sender.index} sent in {call_at(sent)} has no more data", [sent]
     else:
         packer = sender.event(has.event)
         why, others = f"rank {sender.index} packed {has.datatype} there{site_suffix(packer)}", [packer, sent]

@@ -32,7 +32,7 @@ def _report_early_ready_sends(trace: Trace, match: Match, order: Order) -> Itera
         if not some.more((event.site_id, receive.site_id)):
             continue
         after = order.reaches(send, recv, b_end=False)
-        when = "is posted only after that" if after else "may be posted after that: nothing orders them"
+        when = "is posted only after the send" if after else "may be posted after the send: nothing orders the two"
         yield make_finding(
             "invalid-argument",
             f"rank {send[0]} makes the ready send {call_at(event)}, whose receive, {call_at(receive)} "

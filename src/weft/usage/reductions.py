@@ -86,8 +86,8 @@ def _wrong_result_finding(
     listed = ", ".join(f"{value:.17g}" if isinstance(value, float) else str(value) for value in brought[:8])
     ranks = plural(len(brought), "rank")
     message = (
-        f"{call_at(part.event)} with {name} gave rank {rank} {got} as element {at}{more}; what its {ranks} brought "
-        f"({listed}{', …' if len(brought) > 8 else ''}) comes to {expected[at]}"
+        f"{call_at(part.event)} with {name} gave rank {rank} {got} as element {at}{more}; the values of its {ranks} "
+        f"({listed}{', …' if len(brought) > 8 else ''}) give {expected[at]}"
     )
     others = [one.event for one in parts if one is not part]
     evidence = Element(element=at, got=str(got), expected=str(expected[at]), elements=len(wrong), operation=name)

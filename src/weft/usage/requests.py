@@ -211,8 +211,8 @@ class Requests:
             makers = self._only_maker_over_before(index)
             copied = "its handle was copied before it was waited for, tested or freed, and the copy is stale"
             if makers:
-                return makers, f"is already over, that of {call_at(makers[0])}: {copied}"
-            return [], f"is already over: {copied}, or it never was one"
+                return makers, f"is already complete, that of {call_at(makers[0])}: {copied}"
+            return [], f"is already complete: {copied}; or the handle was never set"
         failed = self.masks.where(self.rank, calls.REQUEST_MAKERS)
         failed = failed[(failed < index) & (self.rank.events["error"][failed] != 0)]
         if len(failed):
@@ -401,8 +401,7 @@ class Requests:
             yield make_finding(
                 "request-misuse",
                 f"rank {self.rank.index} frees the active request of {call_at(maker)}{site_suffix(event)}: nothing "
-                "tells "
-                "when its message is there",
+                "tells the program afterwards when the receive is complete",
                 [event, maker],
                 cause=cause_key(event, maker),
             )
@@ -415,9 +414,8 @@ class Requests:
             maker = self.rank.event(int(makers[ids == free.object][-1]))
             yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the request of {call_at(maker)}{site_suffix(free)}: that of a "
-                "nonblocking "
-                "collective may only be completed",
+                f"rank {self.rank.index} frees the request of {call_at(maker)}{site_suffix(free)}: it belongs to a "
+                "nonblocking collective, which must be completed by a wait or test instead",
                 [free, maker],
                 cause=cause_key(free, maker),
             )

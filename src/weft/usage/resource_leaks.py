@@ -99,7 +99,7 @@ def _report_exhausted_communicators(rank: Rank) -> Iterator[Finding]:
         "resource-leak",
         f"rank {rank.index} made {plural(int(counts.max()), 'communicator')} in "
         f"{event.function.name}{site_suffix(event)} "
-        f"and freed none of them, until MPI had no more: too many communicators",
+        f"and freed none of them, until MPI could make no more: free each with MPI_Comm_free",
         [event],
         severity="error",
         evidence=OfClass(class_="communicator"),

@@ -372,7 +372,7 @@ class _TargetAccesses:
         """
         told = call_at(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
         if self.all.origin[row] == LOCAL:
-            return f"in {told}, whose own buffer lies there,"
+            return f"in {told}, whose own buffer is in that memory,"
         return f"in {'a store of its own before ' if self.all.origin[row] == STORED else ''}{told}"
 
 

@@ -111,10 +111,10 @@ def _misfit_of_run(run: TypeMapRun, start: int, kind: VariableType) -> str | Non
         if len(kind.parts) == 1:
             return ""
         if part is None:
-            return f", in which {run.name} at byte {place} meets no member"
+            return f", which has no member at byte {place}, where the datatype has {run.name}"
         if place != part.at and part.sort == _basic_type_letter(run.name):
-            return f", in which {run.name} at byte {place} lies inside of `{part.name}`"
-        return f", in which {run.name} at byte {place} meets `{part.name}`"
+            return f": at byte {place}, where the datatype has {run.name}, its member `{part.name}` goes on"
+        return f": at byte {place}, where the datatype has {run.name}, it has the member `{part.name}`"
     return None
 
 

@@ -120,7 +120,7 @@ def _to_native_array(value: object) -> tuple[Array, NDArray[Any]]:
     of, lower, whole = (value.of, value.lower, value.whole) if isinstance(value, ArrayPart) else (None, 0, None)
     given = _to_numbers(value.values if isinstance(value, ArrayPart) else value)
     if given.ndim > VALUES_DIMS:
-        raise UnfitValue(f"it has {given.ndim} dimensions, and {VALUES_DIMS} are kept at most")
+        raise UnfitValue(f"it has {given.ndim} dimensions, and Weft records at most {VALUES_DIMS}")
     array = Array()
     array.data = given.ctypes.data
     array.type, array.size, array.dims = ord(given.dtype.kind), given.dtype.itemsize, given.ndim
@@ -137,7 +137,7 @@ def _to_numbers(value: object) -> NDArray[Any]:
     """Return a value as an array of numbers. UnfitValue if it is none."""
     given = np.asarray(value)
     if given.dtype.kind not in _KINDS:
-        raise UnfitValue(f"it is of type {type(value).__name__}, and numbers are kept")
+        raise UnfitValue(f"it is of type {type(value).__name__}, and Weft records numbers only")
     if given.dtype.kind == "f" and given.dtype.itemsize == 2:
         return given.astype(np.float32)  # C has no such type
     return given if given.dtype.isnative else given.astype(given.dtype.newbyteorder("="))
@@ -152,7 +152,9 @@ def _to_indices(setting: Any, array: NDArray[Any], setting_name: str) -> list[in
     if known == [0]:
         known = [0] * array.ndim
     if setting_name == "lower" and -1 in known:
-        raise UnfitValue(f"its shape {array.shape} is not that of this rank's block: say where it lies with lower=")
+        raise UnfitValue(
+            f"its shape {array.shape} is not that of this rank's block: name its first global index with lower="
+        )
     if len(known) != array.ndim:
         raise UnfitValue(f"{setting_name} has {len(known)} numbers, and the array {array.ndim} dimensions")
     return known

@@ -163,7 +163,7 @@ class _Reader:
                 raise self._make_error(f"[{scope}] is not a kind of entry{suggest_names(scope, SCOPES)}")
             for name, entry in entries.items():
                 if not isinstance(entry, dict):
-                    raise self._make_error(f'[{scope}]: write [{scope}."{name}"], with what is to be kept of it below')
+                    raise self._make_error(f'[{scope}]: write [{scope}."{name}"], and the settings for it below')
                 self._check_keys(entry, _KEYS[scope], f'[{scope}."{name}"]')
                 rules.append(self._read_rule(scope, name, entry))
         return Configuration(rules, limit, self.judged, self.source)
@@ -239,10 +239,11 @@ class _Reader:
         last = first if len(words) == 1 else int(words[1]) if words[1] else _LAST
         step = int(words[2]) if len(words) == 3 and words[2] else 1
         if max(abs(first + 1), abs(last), step) > _LAST:
-            raise self._make_error(f"{where}: iterations = {text!r} holds a number that no loop comes to")
+            raise self._make_error(f"{where}: iterations = {text!r} has a number that no loop can reach")
         if last < first or step < 1:
             raise self._make_error(
-                f"{where}: iterations = {text!r} holds none: the last one is before the first, or no step"
+                f"{where}: iterations = {text!r} selects no iteration: the last one is before the first, or the step "
+                "is 0"
             )
         return first, last, step
 

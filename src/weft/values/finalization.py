@@ -52,7 +52,7 @@ def _write_template(path: Path, text: str) -> str:
         path.write_text(text)
     except OSError as error:
         return f"the configuration {path} cannot be written: {error.strerror}"
-    return f"wrote {path}: edit it and give it again with --probes"
+    return f"wrote {path} with all probes: edit it, and use it in the next run with --probes"
 
 
 def _trim_file(path: Path) -> None:

@@ -39,7 +39,7 @@ Box = tuple[tuple[int, int], ...]
 _FIXED: Final = VALUE_PROBE.itemsize
 _STOPS: Final = {
     ValuesReason.DISK: "the disk was full, or a limit on the size of files was reached",
-    ValuesReason.LIMIT: "they had grown to the limit of {limit:,} bytes (raise `limit` in --probes, or keep less)",
+    ValuesReason.LIMIT: "they had reached the limit of {limit:,} bytes (raise `limit` in --probes, or record less)",
     ValuesReason.MEMORY: "there was no memory left",
 }  # fmt: skip
 
@@ -263,7 +263,7 @@ class ProcessValues:
             )
             used = (size - VALUES_PAGE) // 8 * 8
         if self.header["state"] == ValuesState.STOPPED:
-            why = _STOPS.get(ValuesReason(int(self.header["reason"])), "of a reason that is not known")
+            why = _STOPS.get(ValuesReason(int(self.header["reason"])), "of an unknown reason")
             self.problems.append(f"values end early: {why.format(limit=int(self.header['limit']))}")
         return used
 
@@ -294,7 +294,7 @@ class ProcessValues:
         place = self.place(int(head[4:8].view("<u4")[0]))
         text = bytes(self.records[offset + 16 : offset + int(head[8:16].view("<u8")[0])]).rstrip(b"\0")
         at = f" at {place.where}" if place.where else ""
-        return f"the probe {place.name!r}{at} kept nothing: {text.decode(errors='replace')}"
+        return f"the probe {place.name!r}{at} recorded nothing: {text.decode(errors='replace')}"
 
     @cached_property
     def places(self) -> list[ValuePlace]:

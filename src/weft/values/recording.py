@@ -60,7 +60,9 @@ def finish_values(run: Path, configuration: Path | None, *, watched: bool = Fals
         with suppress(OSError):  # a link has taken its place
             remove_value_folder(OpenFolder(run))
         if configuration is not None and not watched:
-            notes.append(f"--probes {configuration}: the program has no probes (weft.probe, weft.h, module weft)")
+            notes.append(
+                f"--probes {configuration}: the program has no probes; `weft probes --help` shows how to add them"
+            )
         return RecordedValues(0, 0, notes, [])
     try:
         # Only where there are values: numpy takes longer to come than all of a start.

@@ -32,8 +32,8 @@ class ValueTrace:
         files = sorted((run / FOLDER).glob(f"*{SUFFIX}"))
         if not files:
             raise TraceError(
-                f"{run} holds no values: the program has no probes (weft.probe, weft.h, module weft), or was not "
-                "recorded by `weft run`"
+                f"{run} has no values: the program has no probes (`weft probes --help` shows how to add them), or was "
+                "not recorded by `weft run`"
             )
         lines = _read_lines(run / FOLDER / LINES)
         processes = [ProcessValues(path, lines.get(path.name, {})) for path in files]

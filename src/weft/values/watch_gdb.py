@@ -51,8 +51,8 @@ def number_type(kind: Any) -> tuple[str, int]:
     if code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_RANGE):
         return ("i" if plain.is_signed else "u"), size
     if code == gdb.TYPE_CODE_PTR:
-        raise UnfitExpression(f"it is a pointer ({kind}): say how many elements are meant, [0:n]")
-    raise UnfitExpression(f"it is of type {kind}, and numbers are kept")
+        raise UnfitExpression(f"it is a pointer ({kind}): write how many elements, as in [0:n]")
+    raise UnfitExpression(f"it is of type {kind}, and Weft records numbers only")
 
 
 def evaluate(text: str) -> Any:
@@ -121,7 +121,7 @@ def read_number(value: Any) -> Elements:
         # An expression's value lies nowhere: gdb computes it as the program would.
         return Elements("f", 4 if size == 4 else 8, struct.pack("=f" if size == 4 else "=d", float(value)))
     if kind == "c":
-        raise UnfitExpression("it is a complex expression: name a variable")
+        raise UnfitExpression("the expression is too complex: name a variable")
     return Elements(kind, size, (int(value) & (2 ** (8 * size) - 1)).to_bytes(size, "little"))
 
 
@@ -203,7 +203,7 @@ class ArrayRange:
             held = find_elements(self.first_element())
             known = (0, held[1] - 1) if held is not None else None
         if known is None:
-            raise UnfitExpression(f"{self.base} does not say how many elements it has: say so, [0:n]")
+            raise UnfitExpression(f"{self.base} does not tell how many elements it has: write [0:n]")
         return int(known[0]), int(known[1])
 
     def first_element(self, moved: int | None = None) -> Any:
@@ -222,7 +222,7 @@ class ArrayRange:
         """
         value = self.first_element(moved)
         if value.address is None:
-            raise UnfitExpression("its elements do not lie in memory")
+            raise UnfitExpression("its elements are not in memory")
         return int(value.address)
 
     def read_elements(self) -> Elements:
@@ -237,7 +237,7 @@ class ArrayRange:
         ]
         span = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + size
         if not 0 < span <= MOST or min(strides) < 0:
-            raise UnfitExpression(f"its elements lie {span:,} bytes apart")
+            raise UnfitExpression(f"its elements span {span:,} bytes, which is too much")
         return Elements(kind, size, bytes(gdb.selected_inferior().read_memory(begin, span)), shape, strides)
 
 

@@ -101,7 +101,9 @@ def check_watches(watches: Sequence[LineWatch], programs: Iterable[Sequence[str]
     native = [program for program in programs if not is_python(program)]
     for watch in watches:
         if not watch.is_python and native and find_gdb() is None:
-            raise UsageError(f"--watch {watch.file}:{watch.line}: lines of native programs need gdb: {REMEDY}")
+            raise UsageError(
+                f"--watch {watch.file}:{watch.line}: to watch a line of a native program, Weft needs gdb: {REMEDY}"
+            )
         if not watch.is_python and not native:
             raise UsageError(
                 f"--watch {watch.file}:{watch.line}: the program is one of Python; name a line of a .py file"
@@ -145,7 +147,7 @@ def find_unreached_watches(watches: Sequence[LineWatch], places: Iterable[tuple[
     """Return a sentence for each watch whose line was never reached. `places`: (name, file) of all the probes."""
     reached = {(name, Path(file).name) for name, file in places}
     return [
-        f"--watch {one.file}:{one.line}:{one.text} kept nothing: no rank came to that line, or the program was "
+        f"--watch {one.file}:{one.line}:{one.text} recorded nothing: no rank reached that line, or the program was "
         + ("run without that file" if one.is_python else "compiled without -g")
         for one in watches
         if (one.name, Path(one.file).name) not in reached

@@ -42,7 +42,9 @@ def render_html(picture: RunView) -> bytes:
     matched.
     """
     if picture.links is None:
-        raise WeftError(picture.failure or "the run could not be matched")
+        raise WeftError(
+            picture.failure or "the messages of the run could not be matched, so there is no picture: see `weft report`"
+        )
     data = base64.b64encode(gzip.compress(_ExportData(picture, picture.links).pack(), 9, mtime=0)).decode()
     imports = {f"weft/{name}": _module_url(load_assets()[name]) for name in module_names()}
     text = json.dumps({"imports": imports})

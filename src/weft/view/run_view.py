@@ -188,7 +188,10 @@ class RunView:
         """
         self.matched.wait()
         if self._links is None:
-            raise WeftError(self.failure or "the run could not be matched")
+            raise WeftError(
+                self.failure
+                or "the messages of the run could not be matched, so there is no picture: see `weft report`"
+            )
         return self._links
 
     def tooltip_facts(self, rank: int, index: int) -> dict[str, Any]:

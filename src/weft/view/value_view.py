@@ -222,7 +222,7 @@ class ValueView:
             return f"only in {'the reference' if before else 'the run'}"
         if int(self._aligned.order[moment]) in self.made.rounded_at:
             return "alike but for rounding"
-        return "not looked at" if self._sides[1].state_at(moment) == UNSEEN else "alike, or within the tolerance"
+        return "not compared" if self._sides[1].state_at(moment) == UNSEEN else "alike, or within the tolerance"
 
     def _layer_to_json(self, number: int, layer: ArrayLayer, kept: KeptValue, moment: int) -> Body:
         """Return an array of a moment as JSON values: its number, name, extents, and the first element that differs."""

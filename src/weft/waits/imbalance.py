@@ -54,8 +54,9 @@ def find_imbalance(trace: Trace, times: Times, least_ns: float) -> list[Finding]
     return [
         make_finding(
             "imbalance",
-            f"rank {busiest} computes {seconds(most)} where the mean is {seconds(mean)}{place}: the others could have"
-            f" used {seconds(lost)} together",
+            f"rank {busiest} computes for {seconds(most)}{place}; the mean of all ranks is {seconds(mean)}. The other "
+            "ranks lose"
+            f" {seconds(lost)} together by waiting for it",
             events,
             evidence=Imbalance(ns=lost, work_ns=work[:1024].tolist()),
         )

@@ -116,8 +116,8 @@ class Ledger:
         if self.crowded:
             yield self.crowded
         if self.open_calls:
-            verb = "counts" if self.open_calls == 1 else "count"
-            yield f"{plural(self.open_calls, 'call')} never returned and {verb} nowhere"
+            verb = "is" if self.open_calls == 1 else "are"
+            yield f"{plural(self.open_calls, 'call')} never returned and {verb} not counted"
 
     def lines(self) -> Iterator[str]:
         """Yield the table of times by cause as lines of text."""

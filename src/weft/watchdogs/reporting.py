@@ -46,7 +46,7 @@ class JobInspection:
             )  # fmt: skip
         except OSError as error:
             self._process = None
-            self._into.write(f"weft: the ranks could not be looked at: {error}\n")
+            self._into.write(f"weft: the stacks of the ranks could not be read: {error}\n")
 
     @property
     def is_running(self) -> bool:
@@ -59,7 +59,7 @@ class JobInspection:
             self._process.kill()
             self._process.wait()
             self._into.seek(0, os.SEEK_END)
-            self._into.write(f"weft: the ranks could not be looked at within {PATIENCE:.0f} s\n")
+            self._into.write(f"weft: the stacks of the ranks could not be read within {PATIENCE:.0f} s\n")
             return False
         return True
 

@@ -39,11 +39,11 @@ def read_settings(
         return None
     action = action or environment.get(ACTION) or ACTIONS[0]
     if action not in ACTIONS:
-        raise UsageError(f"{ACTION}={action} is unknown: give one of {', '.join(ACTIONS)}")
+        raise UsageError(f"{ACTION}={action}: unknown value; use one of {', '.join(ACTIONS)}")
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 < number < float("inf"):
-        raise UsageError(f"{SECONDS}={text}: it is a number of seconds")
+        raise UsageError(f"{SECONDS}={text}: not a number of seconds; use a number such as 60, or 0 for no watchdog")
     return WatchdogSettings(number, action == "abort", os.fspath(file or environment.get(FILE, "")))

@@ -34,7 +34,7 @@ class SilenceWatchdog:
         """Write what the look at the job found about its ranks. `pid`: the process of the job's launcher."""
         assert self._look is not None
         text, self._look = self._look.wait_for_text(), None
-        end = "the run is ended now" if self.wish.abort else "the run goes on; this is reported once"
+        end = "the run is killed now" if self.wish.abort else "the run continues; this is reported once"
         when = reporting.render_time_and_host()
         head = f"weft: {when}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
         reporting.write_report(

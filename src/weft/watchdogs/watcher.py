@@ -54,9 +54,8 @@ class RankWatchdog(threading.Thread):
             here = self._read_position()
             stood = stood + gap if here == place else 0.0
             if told and here != place:
-                reporting.write_report(
-                    f"weft: {reporting.render_time_and_host()}: {self._describe_rank()} goes on", self._report_file
-                )
+                head = f"weft: {reporting.render_time_and_host()}: {self._describe_rank()} makes progress again"
+                reporting.write_report(head, self._report_file)
                 return
             place = here
             if stood >= self.wish.seconds and not told:
@@ -83,9 +82,11 @@ class RankWatchdog(threading.Thread):
         """Write a report that the main thread makes no progress, and end the program if the settings say so."""
         reporting.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
-        end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
-        where = f"{reporting.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)}"
-        head = f"weft: {where} at each look for {seconds_without_progress:.0f} s; {end}"
+        end = "it is killed now" if self.wish.abort else "the program continues; this is reported once"
+        where = (
+            f"{reporting.render_time_and_host()}: {self._describe_rank()} has stayed at {_render_program_line(frame)}"
+        )
+        head = f"weft: {where} for {seconds_without_progress:.0f} s; {end}"
         reporting.write_report(head, self._report_file)  # at once: the program may end while others look
         reporting.write_report(reporting.JobInspection(os.getpid()).wait_for_text(), self._report_file)
         if self.wish.abort:

@@ -85,7 +85,7 @@ export class BesidePage {
     this.apis = [remote(), remote(this.of)];
     byId("theme").addEventListener("click", () => switchTheme(() => this.repaint()));
     this.buttons();
-    replace(byId("findings"), el("p", { class: "quiet" }, "Weft holds the runs against each other …"));
+    replace(byId("findings"), el("p", { class: "quiet" }, "Weft compares the runs …"));
     const runs = await Promise.all(this.apis.map((api) => api.run()));
     takeNames(runs[0]);
     this.graphs = runs.map((run, i) => {
@@ -237,7 +237,7 @@ export class BesidePage {
       ["+", "Closer ( + )", () => this.zoom(0.6)],
       ["‹", "Earlier ( ← )", () => this.pan(-0.3)],
       ["›", "Later ( → )", () => this.pan(0.3)],
-      ["To the difference", "The chosen difference in the middle ( Enter )", () => this.go(this.chosen)],
+      ["To the difference", "Centre the chosen difference ( Enter )", () => this.go(this.chosen)],
     ];
     replace(
       byId("moves"),

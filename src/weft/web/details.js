@@ -109,7 +109,7 @@ export class Details {
 
   /** @param {Call} call */
   partners(call) {
-    if (call.partners === null) return el("p", { class: "quiet" }, "Partners are known when the run is matched …");
+    if (call.partners === null) return el("p", { class: "quiet" }, "Weft matches the run; partners are known then …");
     if (!call.partners.length) return null;
     return [
       el("h3", {}, "Partners"),
@@ -319,7 +319,7 @@ export class Details {
           {
             type: "button",
             id: "replay-here",
-            title: "Run what has to happen before it ( r )",
+            title: "Stop before this call; other ranks run only as far as that needs ( r )",
             onclick: () => this.actions.replay.to(event),
           },
           "Replay to here",
@@ -329,7 +329,7 @@ export class Details {
           {
             type: "button",
             id: "stop-here",
-            title: "Run all that gets there without it ( b )",
+            title: "Stop before this call; other ranks run as far as they can ( b )",
             "aria-pressed": String(this.actions.replay.stopsAt(event)),
             onclick: () => this.actions.replay.stopAt(event),
           },

@@ -271,7 +271,7 @@ export class Page extends Calls {
     else this.noFinding();
   }
   noFinding() {
-    say(this.findings ? "There are no findings." : "Weft still looks through the run.");
+    say(this.findings ? "There are no findings." : "Weft still analyses the run.");
   }
   focusFindings() {
     this.findingsPanel.focus();

@@ -175,7 +175,7 @@ export class Moves {
     graph.lay();
     graph.load();
     if (Math.abs(graph.lanes.height - before) < 0.01)
-      say(factor < 1 ? "The rows fill the screen: they get no lower." : "The rows get no higher.");
+      say(factor < 1 ? "The rows fill the screen: they cannot be lower." : "The rows get no higher.");
   }
 
   /** @param {number} share */
@@ -199,7 +199,7 @@ export class Moves {
 
   nextGrouping() {
     const names = ["", ...Object.keys(this.run.groupings)];
-    if (names.length === 1) say("There is nothing by which the rows differ: no groups.");
+    if (names.length === 1) say("The rows do not differ, so there are no groups.");
     else this.group(names[(names.indexOf(this.graph.grouping) + 1) % names.length]);
   }
 

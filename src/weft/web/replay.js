@@ -15,7 +15,7 @@ const MOVES = [
   ["reverse", "◀◀ Back", "Back to the last stop behind", "stopped"],
   ["back", "◀ Line back", "A line back on this rank; where no lines are known, a call", "stopped"],
   ["next", "Next line ▶", "The next line of this rank; where no lines are known, the next call", "stopped"],
-  ["continue", "Continue ▶▶", "To the next stop on any rank, or to the end", "stopped"],
+  ["continue", "Continue ▶▶", "Run to the next stop on any rank, or to the end", "stopped"],
   ["pause", "Pause", "Ranks stop at their next calls", "running"],
   ["start", "Begin anew", "Before each rank's first call", "stopped"],
 ];
@@ -88,7 +88,7 @@ export class Replay {
   /** Starting a program that ran elsewhere is asked about: the record may be somebody else's. */
   agree() {
     const { command, folder } = this.actions.run;
-    const whose = "This run was recorded by somebody else, or on another machine. A replay executes, as you";
+    const whose = "This run was recorded by somebody else, or on another machine. A replay executes, with your rights";
     const words = `${whose}:\n\n${command.join(" ")}\n\nin ${folder}`;
     this.agreed ||= confirm(words);
     return this.agreed;
@@ -189,7 +189,7 @@ export class Replay {
           { class: told?.state === "failed" ? "failed" : "quiet wraps" },
           told?.state === "failed"
             ? told.said
-            : "The program is started again and held to its record: choose a call and replay to it, or begin at the start.",
+            : "The program is started again and follows its record: choose a call and replay to it, or begin at the start.",
         ),
         el(
           "div",

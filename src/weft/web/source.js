@@ -83,8 +83,8 @@ export function sourcePanel(call) {
           "p",
           { class: "quiet" },
           site.file
-            ? "The text of this file was not kept with the run, and is not here."
-            : "The record tells no line of this call.",
+            ? "The text of this file is neither in the run nor on this machine."
+            : "The record has no source line for this call.",
         ),
     site.callers.length
       ? el(

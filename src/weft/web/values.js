@@ -17,7 +17,7 @@ const LEGEND = [
   ["alike", "alike"],
   ["rounded", "alike but for rounding"],
   ["alone", "only in this run"],
-  ["unseen", "not looked at"],
+  ["unseen", "not compared"],
   ["reached", "behind a rank's first difference"],
 ];
 
@@ -40,7 +40,7 @@ export class ValuesPage {
     startTheme(() => this.repaint());
     byId("theme").addEventListener("click", () => switchTheme(() => this.repaint()));
     this.buttons();
-    replace(byId("findings"), el("p", { class: "quiet" }, "Weft holds the values against each other …"));
+    replace(byId("findings"), el("p", { class: "quiet" }, "Weft compares the values …"));
     this.told = await api.told();
     takeRamp(this.told.ramp);
     const names = this.told.names.join(" and ");
@@ -328,7 +328,7 @@ export class ValuesPage {
       ["+", "Fewer moments ( + )", () => this.zoom(0.6)],
       ["‹", "The moment before ( ← )", () => this.choose(this.strip.chosen - 1)],
       ["›", "The next moment ( → )", () => this.choose(this.strip.chosen + 1)],
-      ["To the first difference", "The first difference in the middle ( Enter )", () => this.go(0)],
+      ["To the first difference", "Centre the first difference ( Enter )", () => this.go(0)],
     ];
     replace(
       byId("moves"),

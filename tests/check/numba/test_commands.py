@@ -69,7 +69,7 @@ def test_a_program_is_given_its_arguments_and_its_own_traceback(tmp_path: Path) 
     assert "/weft/" not in done.stderr
     assert "the program exited with 1" in done.stdout
     assert done.returncode == 3
-    assert "nothing was looked at: call the functions that hold the prange loops" in done.stdout
+    assert "nothing was checked: call the functions that have the prange loops" in done.stdout
 
 
 def test_a_program_that_does_not_compile_is_one_line(tmp_path: Path) -> None:

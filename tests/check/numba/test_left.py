@@ -89,14 +89,14 @@ def check(script: Path, *words: str) -> tuple[int, str]:
 @pytest.mark.matrix
 def test_what_has_no_hooks_is_named(script: Path) -> None:
     status, out = check(script, "prog.py", "all")
-    left = [line.removeprefix("Not looked at: ") for line in out.splitlines() if line.startswith("Not looked at: ")]
+    left = [line.removeprefix("Not checked: ") for line in out.splitlines() if line.startswith("Not checked: ")]
     assert sorted(left) == [
         "1 parallel ufunc (prog.py:45)",
         "the elements of `found`, a container of Numba's library (prog.py:21)",
         "the elements of `held`, a container of Numba's library (prog.py:21)",
         "the elements of `made`, a container of Numba's library (prog.py:29)",
         "the parallel function `never` (prog.py:13), which was never called",
-        "what `absolute` does, a compiled function (prog.py:40)",
+        "what the compiled function `absolute` reads and writes (prog.py:40)",
     ], out
     assert "4 parallel loops (4 runs, " in out
     assert status == 0
@@ -105,8 +105,8 @@ def test_what_has_no_hooks_is_named(script: Path) -> None:
 def test_a_program_that_calls_no_loop_exits_with_2(script: Path) -> None:
     status, out = check(script, "prog.py", "none")
     assert status == 2
-    assert out.startswith("Nothing was looked at in prog.py (finished)")
-    assert "nothing was looked at: call the functions that hold the prange loops" in out
+    assert out.startswith("Nothing was checked in prog.py (finished)")
+    assert "nothing was checked: call the functions that have the prange loops" in out
 
 
 @pytest.mark.cases(1)

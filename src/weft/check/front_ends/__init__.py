@@ -35,14 +35,14 @@ def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
         for source, one in ((source, one) for source in sources for one in known if one not in fitting):
             if source.suffix.lower() in one.suffixes and one.claims([source]) and not one.script:
                 raise UsageError(
-                    f"{source}: it holds directives of {one.name}, and other sources are in another language: "
-                    "name those of one language, compile the others yourself, and link them: --link other.o"
+                    f"{source} has directives of {one.name}, and other sources are in another language: name the "
+                    "sources of one language, compile the others yourself, and link their objects: --link other.o"
                 )
         without_directives = next((one for one in fitting if one.launched and launched), fitting[0])
         claiming = (one for one in fitting if one.claims(sources))
         return without_directives if len(fitting) == 1 else next(claiming, without_directives)
     told = "; ".join(f"{one.name} ({', '.join(sorted(one.suffixes))})" for one in known)
-    raise UsageError(f"{sources[0]}: name the sources of one program in one language: {told}")
+    raise UsageError(f"{sources[0]}: name sources in one language only: {told}")
 
 
 def is_script(source: Path) -> bool:

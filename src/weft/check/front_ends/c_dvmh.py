@@ -22,7 +22,10 @@ class CDvmh(MarkingFrontEnd):
 
     name = "C-DVMH"
     suffixes = frozenset((".cdv", ".c", ".cpp", ".cc", ".cxx", ".cdvh"))
-    remedy = "name the sources that hold `#pragma dvm` directives (or `#pragma omp`), and let it reach its loops"
+    remedy = (
+        "name the sources that have `#pragma dvm` directives (or `#pragma omp`), and choose input with which the "
+        "program reaches its loops"
+    )
 
     def claims(self, sources: Sequence[Path]) -> bool:
         """Return whether a source holds a DVM directive, in the current form or the old one."""

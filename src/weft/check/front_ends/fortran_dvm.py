@@ -20,7 +20,10 @@ class FortranDvm(MarkingFrontEnd):
 
     name = "Fortran-DVM"
     suffixes = frozenset((".fdv", ".f", ".for", ".f90", ".f95", ".f03", ".f08", ".ftn"))
-    remedy = "name the sources that hold `!DVM$` directives (or `!$omp`), and let it reach its loops"
+    remedy = (
+        "name the sources that have `!DVM$` directives (or `!$omp`), and choose input with which the program "
+        "reaches its loops"
+    )
 
     def claims(self, sources: Sequence[Path]) -> bool:
         """Return whether a source holds a DVM directive."""

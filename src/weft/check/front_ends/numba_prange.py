@@ -15,7 +15,7 @@ class NumbaPrange(FrontEnd):
     name = "Python (Numba)"
     suffixes = frozenset((".py",))
     options: frozenset[Option] = frozenset()
-    remedy = "call the functions that hold the prange loops"
+    remedy = "call the functions that have the prange loops"
     script = True
 
     def run(self, request: CheckRequest, folder: Path, findings_path: Path) -> CheckOutcome:

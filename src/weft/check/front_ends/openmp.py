@@ -24,8 +24,8 @@ class OpenMP(FrontEnd):
     options = COMPILED
     launched = True
     remedy = (
-        "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them; without any, "
-        "`weft run` looks at calls of MPI, and valgrind at reads of memory without a value"
+        "name the sources that have `#pragma omp` or `!$omp` directives, and choose input with which the program "
+        "reaches them; for a program without any, `weft run` checks MPI calls, and valgrind checks memory"
     )
 
     def claims(self, sources: Sequence[Path]) -> bool:

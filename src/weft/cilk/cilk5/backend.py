@@ -569,7 +569,7 @@ class Cilk5Backend(NativeBackend):
         table = self._table()
         row = next((row for row in table.rows if row.id == task), None) if table is not None else None
         if table is None or row is None:
-            raise DebuggerError("the task is in no frame: it has come to its end")
+            raise DebuggerError("the task has ended: it has no frame any more")
         at = next(one.at for one in self.tasks() if one.id == task)
         name = self._procedure(at)
         frame = f"((struct _cilk_{name}_frame *){row.address - table.offset:#x})"

@@ -82,7 +82,7 @@ def find_cilk() -> CilkInstallation:
             missing = "cilk2c" if compiler is None else "cilk.h" if headers is None else "lib"
             raise UsageError(f"{root} is not a Cilk-5: it has no {missing}. {PLACES}")
         return CilkInstallation(compiler, headers, libraries)
-    raise UsageError(f"there is no Cilk-5 here, which compiles .cilk files: {PLACES}; `--as-openmp` needs none")
+    raise UsageError(f".cilk files need Cilk-5, which was not found: {PLACES}; `--as-openmp` works without it")
 
 
 def split_command(command: Sequence[str]) -> tuple[list[Path], list[str]]:

@@ -89,7 +89,7 @@ def evaluate_in_procedure(expression: str, frame: Cilk5Frame, procedures: Proced
                 return name
             if name not in procedures.saved.get(owner, frozenset()):
                 raise DebuggerError(
-                    f"{name} was not kept when another worker took the task up: the rest of it does not use it"
+                    f"{name} has no value any more: another worker took up the task, whose rest does not use {name}"
                 )
             gone.append(name)
         return f"_cilk_frame->scope{_single_block(name, blocks)}.{name}"

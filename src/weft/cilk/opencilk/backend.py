@@ -51,7 +51,7 @@ class OpenCilkBackend(NativeBackend):
         self.code = code.read_program_code(self._program)
         if not self.code.resumed:
             raise UsageError(
-                f"{self._program}: no function of it spawns anything (those of shared libraries are not followed)"
+                f"{self._program}: none of its functions spawns a task (functions of shared libraries are not followed)"
             )
         self._terminal = Terminal()
         self._gdb = self.gdb = OpenCilkGdb(self.code)
@@ -267,7 +267,7 @@ class OpenCilkBackend(NativeBackend):
             return super()._thread_and_frames(task, rows, with_libraries=with_libraries)
         found = [one for one in place.own if one.level >= 0]
         if place.own and not found:
-            raise DebuggerError("the task lies between two workers: one `next` brings it to its line")
+            raise DebuggerError("the task is moving from one worker to another: `next` brings it to its line")
         if with_libraries and found:
             first = 0 if place.state == "top" else found[0].level
             return place.thread, self._gdb.stack(place.thread)[first : found[-1].level + 1]
@@ -279,5 +279,7 @@ class OpenCilkBackend(NativeBackend):
         """
         place = self.read_table().places.get(task or 0)
         if place is not None and level < len(place.own) and place.own[level].level < 0:
-            raise DebuggerError("gdb does not come to that frame: it lies on a stack below that of what it called")
+            raise DebuggerError(
+                "gdb cannot reach that frame: its stack is below the stack of the function that it called"
+            )
         return super()._gdb_frame(task, level)

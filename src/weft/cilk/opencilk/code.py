@@ -171,7 +171,7 @@ def read_program_code(program: str) -> ProgramCode:
     functions = parse_functions(_run_tool("objdump", "-d", "--no-show-raw-insn", program))
     main = next((function.start for function in functions if function.name == "main"), None)
     if main is None:
-        raise UsageError(f"{program}: its functions cannot be told apart (objdump finds no main): do not strip it")
+        raise UsageError(f"{program}: objdump finds no main in it: do not strip it")
     return ProgramCode(functions, main, read_inline_chains(program, [said for f in functions for _, said in f.resumed]))
 
 

@@ -180,14 +180,14 @@ def _render_growth(comparison: ValueComparison) -> Iterator[str]:
     if not may_be_rounding(comparison):
         return
     near = tolerance_option(max(map(compute_relative_distance, comparison.found[0])))
-    other = f"other values are apart by that alone ({near} lets it through)"
+    other = f"other values differ by rounding alone ({near} accepts it)"
     yield f"    it may be rounding that grew: {other}"
     found = find_jump(comparison)
     if found is not None:
         one, times = found
         faster = f"{times:.0e} times as far apart as the time before" if np.isfinite(times) else "no rounding any more"
         where = f"{probe_text(one.after)} on rank {one.after.process.rank}{describe_iterations(one.after)}"
-        yield f"it does not go on as rounding that grows: {where} is {faster}"
+        yield f"it is not rounding that keeps growing: {where} is {faster}"
         yield f"    {describe_difference(one)}"
 
 
@@ -195,20 +195,21 @@ def describe_difference(difference: ValueDifference) -> str:
     """Return a sentence on how a value differs from the reference."""
     if difference.sort == "shape":
         return (
-            f"its shape is {difference.after.shape}, in the reference {difference.before.shape}: another input or cut"
+            f"its shape is {difference.after.shape}, in the reference {difference.before.shape}: another input or "
+            "decomposition"
         )
     if difference.sort == "missing":
         return f"{_render_box(difference.before, difference.box)} of the reference are on no rank of the run"
     if difference.sort == "surplus":
         box = _render_box(difference.after, difference.box)
-        return f"{box} of the run are on no rank of the reference: another input or cut"
+        return f"{box} of the run are on no rank of the reference: another input or decomposition"
     if difference.sort == "hash":
         what = (
             "its statistics differ"
             if difference.judged.differing
             else f"{_render_box(difference.after, difference.box)} differ"
         )
-        return f"{what}; which element is not known: keep it at level modifications or full"
+        return f"{what}; which element is unknown: record the probe at level modifications or full"
     count = (
         plural(difference.judged.differing, "element") + f" of {difference.judged.compared:,}"
         if difference.judged.compared > 1
@@ -221,7 +222,7 @@ def describe_difference(difference: ValueDifference) -> str:
     types = (
         ""
         if difference.before.dtype == difference.after.dtype
-        else f"; it is {difference.after.dtype}, there {difference.before.dtype}"
+        else f"; it is of type {difference.after.dtype}, in the reference {difference.before.dtype}"
     )
     return text + types + (f"; {count} differ{'s' * (difference.judged.differing == 1)}" if count else "")
 
@@ -257,7 +258,7 @@ def _render_spread(comparison: ValueComparison, with_picture: bool) -> Iterator[
         if len(by_probe) > SPREAD:
             yield f"    and {plural(len(by_probe) - SPREAD, 'more probe')}"
     if comparison.more:
-        yield f"    {comparison.more:,} later moments were not looked at"
+        yield f"    {comparison.more:,} later values were not compared"
     last = next((some[-1] for some in by_probe.values() if some[-1][0].sort == "value" and len(some[-1][0].box)), None)
     if with_picture and last is not None and len(last[0].box) <= 2 and max(n for n in last[0].after.shape) > 4:
         yield from draw_error_text(last, f"{probe_text(last[0].after)}{describe_iterations(last[0].after)}")
@@ -302,9 +303,9 @@ def describe_rounding(subject: str, ulps: float) -> str:
     """
     units = f"at most {ulps:,.0f} unit{'s' * (ulps != 1)} in the last place"
     # Where numbers cancel, or a sum's terms are named, the bound is of what was added, and not of the result.
-    how = units if ulps < FAR else "small beside the numbers that were added or stand with them"
+    how = units if ulps < FAR else "small compared with the numbers that were added, or are beside them"
     return (
-        f"only rounding: {subject}, {how}: what another order of sums comes to, not counted as a difference "
+        f"only rounding: {subject}, {how}: as another order of summation causes; it is not counted as a difference "
         "(--exact counts it)"
     )
 
@@ -313,13 +314,13 @@ def _render_not_compared(comparison: ValueComparison) -> Iterator[str]:
     """Yield report lines on probes whose values could not be compared, with the reason."""
     for name in sorted(comparison.unplaced):
         yield (
-            f"not compared: probe {name} holds other values on each rank, and the runs have other numbers of ranks "
-            "(say with weft.part where they are)"
+            f"not compared: probe {name} has other values on each rank, and the runs have different numbers of ranks "
+            "(weft.part tells Weft where the values belong)"
         )
     for name in sorted(comparison.unjudged):
-        yield f"not compared: probe {name} was kept in other forms in the two runs"
+        yield f"not compared: probe {name} was recorded in different forms in the two runs"
     if not are_configured_alike(comparison.before, comparison.after):
-        yield "the runs were configured to keep other values: what both have is compared"
+        yield "the runs were configured to record different values: only what both have is compared"
 
 
 def to_json(comparison: ValueComparison) -> dict[str, Any]:

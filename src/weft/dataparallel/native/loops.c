@@ -746,7 +746,8 @@ static void renumber_all_stamps(void) {
     run_count = 0;
     second = false;
     if (now.cur >= LAST_STAMP - 2) { /* one loop of so many iterations */
-        fprintf(stderr, "weft: a loop has more iterations than can be told apart; checking ends here\n");
+        fprintf(stderr,
+                "weft: a loop has more iterations than Weft can distinguish; nothing after this loop is checked\n");
         now.off = true;
     }
     forget_sites();

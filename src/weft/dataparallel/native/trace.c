@@ -136,7 +136,7 @@ static void open_all_values(const char *folder, int processor_count, bool has_di
     unsetenv("PMI_SIZE"), unsetenv("WEFT_INTERNAL_VALUES");
     snprintf(names, sizeof names, "%s/names", folder);
     if (good && read_names_file(names)) enable_tracing(processor_count, has_directives);
-    else fprintf(stderr, "weft: the values of the program cannot be kept in %s\n", folder);
+    else fprintf(stderr, "weft: the values of the program cannot be written to %s\n", folder);
 }
 
 /* When the program is loaded: if WEFT_INTERNAL_CHECK_TRACE names a folder, open it to keep the values of each
@@ -302,6 +302,6 @@ void trace_event(int processor, const struct turn_event_record *event) {
 /* Say on stderr that a processor did not come to the loop's end; `signal`: what ended it, 0 if it exited. */
 void trace_report_death(int processor, int signal) {
     const struct loop *loop = this_loop();
-    fprintf(stderr, "weft: processor %d did not come to the end of %s%s%s\n", processor, loop ? loop->name : "a loop",
+    fprintf(stderr, "weft: processor %d did not finish %s%s%s\n", processor, loop ? loop->name : "a loop",
             signal ? ": it was ended by " : "", signal ? strsignal(signal) : "");
 }

@@ -48,19 +48,21 @@ def gather_this_host(path: Path) -> GatherResult:
     """
     if not (path / RUN_JSON).is_file():
         raise UsageError(
-            f"{path} is not a run that this host sees: copy the hosts' folders to where it is, and say "
-            "`weft gather RUN HOSTDIR...`"
+            f"this host does not see the run {path}: copy the folders of the hosts to a host that does, and run `weft "
+            "gather RUN HOSTDIR...` there"
         )
     refuse_foreign_run(path)
     folder = rundir.read_facts(path).get("local")
     if not isinstance(folder, str):
-        raise UsageError(f"{path} was not recorded with --local: name the folders that you copied from its hosts")
+        raise UsageError(
+            f"{path} was not recorded with --local: name the folders that you copied from its hosts after RUN"
+        )
     own = Path(folder)
     if not is_own_local_folder(own):
-        raise UsageError(f"{path / RUN_JSON} names {folder}, which is not a folder that --local made: it is let alone")
+        raise UsageError(f"{path / RUN_JSON} names {folder}, which --local did not make: Weft leaves it alone")
     host = os.uname().nodename
     if has_living_ranks(own):
-        raise UsageError(f"the run still goes on here: {own} is being written")
+        raise UsageError(f"the run is still being recorded on this host ({own}): gather when it has ended")
     if pack.list_pack_files(own):
         finish.trim_records(sorted((own / "ranks").glob("*.weft")))
         pack_into_run(own, host, path)
@@ -82,7 +84,9 @@ def refuse_foreign_run(path: Path) -> None:
                     "a folder of yours (cp -r) and gather into the copy"
                 )
             if stat.S_ISLNK(status.st_mode):
-                raise UsageError(f"{folder} is a link: not followed. Copy the run whole (cp -rL)")
+                raise UsageError(
+                    f"{folder} is a link, which Weft does not follow: copy the run with what its links lead to (cp -rL)"
+                )
 
 
 def is_own_local_folder(folder: Path) -> bool:
@@ -164,7 +168,10 @@ def create_run(path: Path, sources: Sequence[Path]) -> None:
     tables = (one / FUNCTIONS for one in sources if (one / FUNCTIONS).exists())
     table = next((one for one in tables if pack.is_regular_file(one)), None)
     if table is None:
-        raise UsageError(f"{path} is not a run, and none of the folders has a {FUNCTIONS} to make one with")
+        raise UsageError(
+            f"{path} is not a run, and none of the folders has the {FUNCTIONS} of one: copy that file, too, and name "
+            "its folder"
+        )
     (path / "ranks").mkdir(parents=True)
     write_whole(path / FUNCTIONS, read_regular(table))
     RunDirectory(path, {**facts, "ended": "running"}).write()

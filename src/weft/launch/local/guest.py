@@ -87,7 +87,7 @@ class GuestTask(SharedRun):
                 host = os.uname().nodename
                 what = "what was recorded after the report" if (self.own / GIVEN).exists() else "what was recorded"
                 self.say(
-                    f"{what} on host {host} was not taken, it lies in {self.own}: `scp -r {host}:{self.own} {host}` "
+                    f"{what} on host {host} is not in the run, but in {self.own}: `scp -r {host}:{self.own} {host}` "
                     f"and `weft gather RUN {host}` put it into the run"
                 )
             remove_guest_run(self.run.path)

@@ -356,7 +356,7 @@ class Hosts:
             self.handle_arrivals(0.1)
             for host in self.hosts:
                 if not host.done and time.monotonic() - host.seen > SILENT:
-                    self._mark_lost(host, f"it gave nothing for {SILENT:.0f} s")
+                    self._mark_lost(host, f"it sent nothing for {SILENT:.0f} s")
                 elif not host.done and signal.sigpending() & ENDING:
                     self._mark_lost(host, "the gathering was interrupted")
 

@@ -54,7 +54,7 @@ class ListenerAddress:
         try:
             return cls.from_json((folder / PLACE).read_bytes())
         except (OSError, ValueError) as error:
-            raise WeftError(f"cannot read where the hosts of {run} meet: {error}") from error
+            raise WeftError(f"cannot read at which address the hosts of {run} meet: {error}") from error
 
     @classmethod
     def from_json(cls, text: bytes | str) -> ListenerAddress:

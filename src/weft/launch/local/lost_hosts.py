@@ -27,8 +27,8 @@ class LostHostReporter:
                 self._told.add(host.place)
                 ranks = f", with {rank_words(host.rank_numbers())}" if host.rank_numbers() else ""
                 self._say(
-                    f"host {host.name} does not answer any more ({host.lost}){ranks}; the run is ended once the other "
-                    f"ranks stand still inside MPI for {LEFT:.0f} s"
+                    f"host {host.name} does not answer any more ({host.lost}){ranks}; Weft ends the run when the "
+                    f"other ranks make no progress in MPI for {LEFT:.0f} s"
                 )
 
 
@@ -44,6 +44,6 @@ def suggest_recovery(lost: Facts, place: str) -> Iterator[str]:
         name, folder = one["host"], one.get("folder")
         if folder:
             yield (
-                f"what host {name} recorded may still lie there, in {folder}: `scp -r {name}:{folder} {name}` and "
+                f"what host {name} recorded may still be there, in {folder}: `scp -r {name}:{folder} {name}` and "
                 f"`weft gather {place} {name}` put it into the run"
             )

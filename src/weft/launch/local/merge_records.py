@@ -33,7 +33,10 @@ def move_records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
                 target = run.path / below / path.name
                 target.parent.mkdir(exist_ok=True)
                 if target.exists() and is_of_another_process(path, target):
-                    problems.append(f"{path.name} of {folder.name} is there already, from another process: left out")
+                    problems.append(
+                        f"{path.name} of {folder.name} is left out, as the run has a file of this name from another "
+                        "process"
+                    )
                 else:
                     path.replace(target)
     return problems

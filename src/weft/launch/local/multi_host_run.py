@@ -181,8 +181,8 @@ class MultiHostRun(SharedRun):
         if late > APART and "apart" not in self._noted and self.find_absent_ranks():
             self._noted.add("apart")
             self.say(
-                f"note: the hosts of this job step see no common {self.run.path}: a hang over hosts is not proven "
-                f"while it lasts. Ctrl-C or scancel ends it; each host then keeps its records. {self.remedy}"
+                f"note: the hosts of this job step see no common {self.run.path}: Weft cannot prove a hang that "
+                f"involves several hosts. End it by Ctrl-C or scancel; each host then keeps its records. {self.remedy}"
             )
         if late > UNHEARD and self.hosts is not None and "unheard" not in self._noted:
             unheard = sorted({task.host for task in self.read_tasks()} - {host.name for host in self.hosts.hosts})
@@ -190,8 +190,8 @@ class MultiHostRun(SharedRun):
                 self._noted.add("unheard")
                 self.say(
                     f"note: no connection from {', '.join(unheard)} (WEFT_ADDRESS names other addresses of "
-                    f"{os.uname().nodename}): a hang is not proven while it lasts. Ctrl-C or scancel ends it, and the "
-                    "records are gathered then"
+                    f"{os.uname().nodename}): Weft cannot prove a hang while it lasts. End it by Ctrl-C or scancel, "
+                    "then the records are gathered"
                 )
 
     # At the end

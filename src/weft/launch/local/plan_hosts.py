@@ -75,7 +75,10 @@ def pass_secret_on(family: Family, options: tuple[str, ...]) -> tuple[str, ...]:
     """Return a launcher's options that pass the secret's variable on to the ranks; the value is never on the line."""
     names = {option.lstrip("-") for option in options}
     if family is Family.HYDRA and names & KEPT_BACK:
-        raise UsageError(f"--local passes a variable to the ranks: leave out -{min(names & KEPT_BACK)}")
+        raise UsageError(
+            f"--local has to pass a variable to the ranks, which -{min(names & KEPT_BACK)} prevents: leave that "
+            "option out"
+        )
     if family is Family.OPENMPI and "mca_base_env_list" in options:
         place = options.index("mca_base_env_list") + 1
         return (*options[:place], ";".join([*options[place : place + 1], SECRET]), *options[place + 1 :])

@@ -67,7 +67,7 @@ def make_host_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-            raise WeftError(f"{folder} is somebody else's: choose another --local")
+            raise WeftError(f"{folder} belongs to another user: choose another folder for --local")
         for below in ("ranks", "tasks"):
             (folder / below).mkdir(exist_ok=True)
     except OSError as error:

@@ -178,7 +178,7 @@ class VirtualMachine:
             self._lost_at = now
             status = self._daemon.returncode
             how = signal.Signals(-status).name if status < 0 else f"status {status}"
-            print(f"weft: the PVM daemon ended ({how}) while tasks were there", file=sys.stderr, flush=True)
+            print(f"weft: the PVM daemon ended ({how}) while tasks were running", file=sys.stderr, flush=True)
         return max(now - self._lost_at, 1e-9)
 
     def forward_output(self) -> bool:

@@ -45,7 +45,9 @@ class Supervisor:
             if self.orphaned:
                 self._end(now)
             elif self.machine.seconds_without_daemon(now) > LOST:
-                print("weft: the program is ended: no task can go on without the daemon", file=sys.stderr, flush=True)
+                print(
+                    "weft: Weft ends the program: no task can continue without the daemon", file=sys.stderr, flush=True
+                )
                 self._end(now)
         elif now - self._ended_at > GRACE:
             self.process.send(signal.SIGKILL)

@@ -20,7 +20,7 @@ class UserMachine(VirtualMachine):
     """
 
     no_server = (
-        "did not start: your virtual machine has one already, which would take part unrecorded. End it (`pvm`, then "
+        "did not start: your virtual machine has one already, which Weft cannot record. End it (`pvm`, then "
         "`ps -a` and `kill`), or leave --pvm-join out"
     )
 

@@ -122,6 +122,14 @@ INLINE void forget_fresh_note(uintptr_t address, size_t size) {
 
 void forget_fresh_notes(uintptr_t address) { forget_fresh_note(address, 8), forget_fresh_note(address, 4); }
 
+void forget_notes_of(uintptr_t low, uintptr_t high) {
+    if (high - low >= 16 * LINE) return forget_all_notes(); /* that takes less */
+    for (uintptr_t line = low & ~(uintptr_t)(LINE - 1); line < high; line += LINE) {
+        for (int i = 0; i < 4; i++) noted[i][line / LINE % LINES] = 0;
+        for (int i = 0; i < 2; i++) fresh_noted[i][line / LINE % LINES] = 0;
+    }
+}
+
 /* --- what is most often there ------------------------------------------------------------------------------------ */
 
 enum look { NOTHING_NEW, TAKE_IT, TAKE_SECOND, TO_JUDGE };
@@ -134,7 +142,7 @@ INLINE bool is_row_mark(const struct looks *looks, mark_t mark) {
 /* Return whether the access with this mark (its ID in the shadow) happens before the running strand, as far as is known
  * without a search. */
 INLINE bool is_access_of_mark_earlier(const struct looks *looks, mark_t mark) {
-    return mark < looks->old || (looks->old && mark - now.calm < now.calm_room) ||
+    return mark < looks->old || (looks->old && is_calm_mark(mark)) ||
            (now.any_past && looks->old &&
             (mark == now.past[0] || mark == now.past[1] || mark == now.past[2] || mark == now.past[3]));
 }

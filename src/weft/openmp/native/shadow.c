@@ -149,6 +149,7 @@ enum search { THOROUGH, BRIEF_OR_TRUE, BRIEF_OR_FALSE };
  * precedes all accesses of this strand. */
 static bool is_access_of_mark_earlier(mark_t number, enum search search) {
     static unsigned turn;
+    if (is_calm_mark(number)) return true;
     strand_t strand = get_mark_strand(number);
     bool result = search == THOROUGH ? is_ordered(strand, now.current)
                                      : is_ordered_nearby(strand, now.current, search == BRIEF_OR_TRUE);
@@ -177,7 +178,7 @@ enum pair { READ_OF_WRITE, WRITE_OF_WRITE, WRITE_OF_READ };
 /* Return whether the access of a mark and the current access to the same memory are a race: nothing orders their
  * strands and no common lock excludes them. A read after a write under one lock is noted as an order. */
 static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum pair pair) {
-    if (is_mark_over(number) || (number & place & ATOMIC) ||
+    if (is_mark_over(number) || is_calm_mark(number) || (number & place & ATOMIC) ||
         (get_mark_strand(number) == now.current && is_access_of_mark_earlier(number, THOROUGH)))
         return false;
     strand_t strand = get_mark_strand(number);
@@ -330,15 +331,19 @@ void check_range_access(uintptr_t address, size_t size, bool is_write, uint32_t 
 
 /* Set shadow words to zero; words that are zero already are not written, so that untouched pages stay unmapped. */
 static void zero_words(mark_t *words, size_t byte_count) {
-    for (size_t i = 0; i < byte_count / sizeof *words; i++)
-        if (words[i]) words[i] = 0;
+    size_t i = 0;
+    for (uint64_t two; i + 2 <= byte_count / sizeof *words; i += 2) {
+        memcpy(&two, words + i, sizeof two);
+        if (two) words[i] = words[i + 1] = 0;
+    }
+    if (i < byte_count / sizeof *words && words[i]) words[i] = 0;
 }
 
 #define PAGE 8192 /* of memory that has a page of the coarsest plane */
 
 /* Forget all accesses to the memory [low, high), because it is about to be reused. */
 void clear_shadow(uintptr_t low, uintptr_t high) {
-    forget_all_notes();
+    forget_notes_of(low, high);
     low &= ~(uintptr_t)7;
     high = (high + 7) & ~(uintptr_t)7;
     uintptr_t inner = (low + PAGE - 1) & ~(uintptr_t)(PAGE - 1), end = high & ~(uintptr_t)(PAGE - 1);

@@ -53,7 +53,13 @@ static inline void begin_turn_of_marks(void) {
     }
 }
 
+/* Return whether the access of a mark belongs to the strand around the running simd loop or to loops in it that are over
+ * (see struct clock). */
+INLINE bool is_calm_mark(mark_t number) { return number - now.calm < now.calm_room; }
+
 /* --- hooks.c */
+void forget_notes_of(uintptr_t low,
+                     uintptr_t high); /* as forget_all_notes(), where only words of [low, high) changed */
 void check_hooked_access(uintptr_t a, size_t size, bool is_write, uint32_t flag, uintptr_t return_address);
 void yield_when_polling(void);
 void forget_fresh_notes(uintptr_t address); /* a granule of the line, otherwise than by the hooks' short way */

@@ -61,7 +61,7 @@ def find_differences(team: Team, trace: Trace) -> list[str]:
     }  # fmt: skip
     of_all = team.all_gather(seen)
     return [
-        f"worker {n} of {team.size} has {what} {theirs[what]}, worker 0 {value}"
+        f"worker {n} of {team.size} has {what} {theirs[what]}, and worker 0 has {value}"
         for n, theirs in enumerate(of_all)
         for what, value in of_all[0].items()
         if theirs[what] != value

@@ -235,10 +235,10 @@ static void report_divergence(void) {
     static char text[160];
     if (turns.mode != 'p') return;
     snprintf(text, sizeof text,
-             turns.kind == BEGIN ? "the run has left its record: step %" PRIu64
-                                   " was the begin of the task ~%016" PRIx64 ", which does not come"
-                                 : "the run has left its record: step %" PRIu64 " was of the thread of ~%016" PRIx64
-                                   ", which does not come",
+             turns.kind == BEGIN ? "the run differs from its record: step %" PRIu64
+                                   " was the begin of task ~%016" PRIx64 ", which does not begin now"
+                                 : "the run differs from its record: step %" PRIu64
+                                   " was one of the thread of ~%016" PRIx64 ", which makes no step now",
              turns.at, turns.kind == BEGIN ? turns.pedigree : turns.actor);
     turns.mode = 0;
     pthread_cond_broadcast(&turns.changed);
