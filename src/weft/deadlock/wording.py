@@ -435,8 +435,9 @@ class _FindingMaker:
         for ranks of the group itself, if it does."""
         reason = blocked.reasons[0] if blocked.reasons else None
         if reason is None or reason.what != "members":
+            others = f", as {_is(company)} {rank_words(company)}," if company else ""
             itself = f" and waits for {_name(reason.peer)}" if reason and reason.peer in group.ranks else ""
-            return itself + (f", as {_is(company)} {rank_words(company)}" if company else "")
+            return others + itself if itself else others.removesuffix(",")
         absent = sorted(reason.need.all_ranks().intersection(group.ranks))
         has = "has" if len(absent) == 1 else "have"
         verb = "started" if reason.absence is not None and reason.absence.starts else "entered"

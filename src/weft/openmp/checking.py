@@ -255,12 +255,12 @@ def find_merged_tasks(sources: Sequence[Path], process: CheckedProcess) -> Itera
         file = str(source.absolute())
         for found in merged_tasks.find_variables_of_merged_tasks(source):
             kinds = ran.get((file, found.directive_line), set())
+            lines = (found.directive_line, found.write_line, found.read_line)
             if kinds:
-                is_undeferred = "mergeable" in kinds
                 yield Finding(
                     kind="merged-task", severity=KINDS["merged-task"].severity,
-                    certainty="certain" if is_undeferred else "possible",
-                    message=messages.describe_merged_task(found.name, found.write_line, is_undeferred),
+                    certainty="certain" if "mergeable" in kinds else "possible",
+                    message=messages.describe_merged_task(found.name, *(AccessPlace(file, line) for line in lines)),
                     sites=(
                         Site(0, "read", file, found.read_line, ""),
                         Site(0, "directive", file, found.directive_line, ""),

@@ -92,12 +92,14 @@ def describe_wrong_reduction(name: str, declared: str, computed: str, is_loop: b
     )
 
 
-def describe_merged_task(name: str, write_line: int, is_undeferred: bool) -> str:
-    """Return the message that a variable's value depends on whether a mergeable task is merged."""
-    when = "may be merged, as it is undeferred" if is_undeferred else "is mergeable: merged, where it is undeferred"
+def describe_merged_task(name: str, task: AccessPlace, write: AccessPlace, read: AccessPlace) -> str:
+    """Return the message that a variable's value depends on whether a mergeable task is merged: it is written in the
+    task and read behind it.
+    """
     return (
-        f"The value of `{name}` here is unspecified: the task, which changes its own copy of it at line {write_line}, "
-        f"{when}, and would change this `{name}`: share it (`shared({name})`), or leave `mergeable` out"
+        f"The value of `{name}`{describe_place(read)} is unspecified: the mergeable task{describe_place(task)} writes "
+        f"`{name}`{describe_place(write)}, which is this variable if the task is merged, and a copy if not: share it "
+        f"(shared({name})), or leave mergeable out"
     )
 
 

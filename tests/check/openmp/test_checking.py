@@ -657,3 +657,41 @@ int main(void) {
     assert "chunk of 1,024 iterations" in whole.message
     (parts,) = run(tmp_path, text.replace("SIZE", "1000")).findings
     assert (parts.severity, parts.certainty) == ("error", "certain")
+
+
+def test_two_million_iterations_of_a_loop_take_some_four_times_the_memory(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+int main(void) {
+    int n = 2000000;
+    double *a = calloc(n, sizeof *a);
+#pragma omp parallel for
+    for (int i = 0; i < n; i++) a[i] += i;
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    if (used.ru_maxrss > 4.5 * n * sizeof *a / 1024) abort();
+}
+""",
+    )
+    assert found.findings == ()
+    assert found.whole
+
+
+def test_an_iteration_deep_in_a_long_row_has_its_own_number(tmp_path: Path) -> None:
+    """Iterations in a row write no records of their own: their numbers are computed when a finding asks."""
+    found = run(
+        tmp_path,
+        """int a[90003];
+int main(void) {
+#pragma omp parallel for
+    for (long i = 90000; i > 0; i -= 3) {
+        a[i] = 1;
+        if (i == 30 || i == 60015) a[90001] = i;
+    }
+}
+""",
+    )
+    assert ["iteration 30 " in one.message and "iteration 60015 " in one.message for one in found.findings] == [True]
