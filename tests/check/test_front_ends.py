@@ -52,7 +52,7 @@ def test_each_language_of_the_documentation_has_a_front_end() -> None:
 
 def test_sources_of_two_languages_or_of_none_are_refused_with_what_is_known() -> None:
     for names in (["a.c", "b.fdv"], ["a.rs"], ["a.py", "b.py"]):
-        with pytest.raises(UsageError, match=r"one language: C-DVMH \(\.c, .*; Fortran-DVM \(.*; Python \(Numba\)"):
+        with pytest.raises(UsageError, match=r"language only: C-DVMH \(\.c, .*; Fortran-DVM \(.*; Python \(Numba\)"):
             find_front_end([Path(name) for name in names])
 
 

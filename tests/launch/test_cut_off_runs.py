@@ -60,4 +60,4 @@ def test_the_lines_of_another_users_run_are_not_looked_up(cut_off: Path, monkeyp
     monkeypatch.setattr(os, "geteuid", lambda: cut_off.stat().st_uid + 1)
     trace = weft.open(cut_off)
     assert not any(known_lines(trace))
-    assert any("only the run's owner" in text for text in trace.problems)
+    assert any("the owner of the run" in text for text in trace.problems)

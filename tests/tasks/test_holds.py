@@ -310,7 +310,7 @@ def test_what_cannot_be_held_is_refused_with_the_reason(build: Build, tmp_path: 
     program = build("kept.c")
     with session([program], record=str(tmp_path / "order")) as s:
         to(s, "reached")
-        with pytest.raises(UsageError, match="--record and --replay"):
+        with pytest.raises(UsageError, match="--record or --replay"):
             s.do(f"hold {s.debugger.focus}")
     with session([program]) as s:
         to(s, "reached")

@@ -617,7 +617,7 @@ def test_a_task_is_found_by_a_pointer_into_its_frames(build: Build) -> None:
         for text, why in (
             ("nosuch", 'No symbol "nosuch"'),
             ("&other_than", "No symbol"),
-            ("(char *)8", "no task's frames"),
+            ("(char *)8", "in no frame of a task"),
         ):
             with pytest.raises(UsageError, match=why):
                 s.do(f"task {text}")

@@ -142,7 +142,7 @@ def test_a_task_is_held_while_the_others_go_on(python: str) -> None:
         assert "nothing else can happen while" in stop["text"] and "(task2) is held" in stop["text"]
         rows = {row["name"]: row for row in s.do("tasks")["tasks"]}
         assert set(rows) == {None, "task2"} and rows["task2"]["held"]
-        assert s.do("release")["text"] == "1 task can go on"
+        assert s.do("release")["text"] == "1 task can continue"
         assert s.do("continue")["why"] == "ended"
         order = s.output().split()
         assert [word for word in order if word[0] == "2"] == order[-4:]

@@ -108,7 +108,7 @@ def test_a_python_without_a_lock_is_refused_with_one_line(folder: Path) -> None:
     version = "3.14.2 free-threading build (main, Dec  5 2025)"
     standing_in.write_text(f'#!/bin/sh\n[ "$1" = -c ] && echo "{version}" || exit 1\n')
     standing_in.chmod(0o755)
-    with pytest.raises(UsageError, match=r"free-threaded build of Python 3\.14\.2, .* ordinary build, python3\.14$"):
+    with pytest.raises(UsageError, match=r"free-threaded build of Python 3\.14\.2, .* standard build, python3\.14$"):
         session([str(standing_in), "prog.py"]).__enter__()
 
 
