@@ -300,7 +300,7 @@ def test_tasks_that_wait_in_a_circle_are_a_deadlock_beside_a_held_one(build: Bui
 def test_one_thread_waits_with_the_task_and_that_is_said(build: Build) -> None:
     with session([build("kept.c"), "1"]) as s:
         held = to(s, "slow")["task"]
-        assert "no other thread is there" in s.do(f"hold {held}")["text"]
+        assert "no other thread can run" in s.do(f"hold {held}")["text"]
         assert s.do("continue")["why"] == "stuck"
         s.do("release")
         assert ended(s)[0] == KEPT

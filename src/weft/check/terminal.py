@@ -73,7 +73,7 @@ def render_seconds(checked: CheckResult) -> str:
     seconds = checked.run.get("seconds", {})
     if not seconds.get("preparing"):
         return ""
-    return f"Marked and compiled in {seconds['preparing']:.1f} s; the program ran {seconds['program']:.1f} s"
+    return f"Instrumented and compiled in {seconds['preparing']:.1f} s; the program ran {seconds['program']:.1f} s"
 
 
 def render_no_findings(checked: CheckResult) -> str:

@@ -1,14 +1,18 @@
 """Find where two recorded runs of a program differ.
 
+Use it when a program gives another result than before, or than on another number of ranks.
+
 weft compare REFERENCE RUN                 the first value, call or message that differs, and what follows
 weft compare REFERENCE RUN --relative 1e-9 with a tolerance for the values of probes (see `weft probes`)
 weft compare REFERENCE RUN --format json   weft-compare/1, for scripts
-weft compare REFERENCE RUN --bisect        if hashes differ, replays both runs to find the element
+weft compare REFERENCE RUN --bisect        if hashes of probed arrays differ, replays both runs to find the element
 weft compare REFERENCE RUN --debug         opens the debugger at the first difference, in a replay of RUN
 weft compare REFERENCE RUN --view          shows both runs in the browser at the first difference
 
 Weft aligns the values of probes by loop, iteration and global index, so the runs may have different numbers of ranks.
-It aligns calls rank by rank. Exits 0 if values, calls and the ends of both runs are equal, and 1 if not.
+It aligns calls rank by rank. Without --exact and tolerances, values are equal if they compare equal (0.0 and -0.0 do);
+of several tolerances one suffices. What messages hold is compared if both runs were recorded with --hash-messages.
+Exits 0 if values, calls and the ends of both runs are equal, and 1 if not.
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--view", action="store_true", help="show both runs in the browser at the first difference")
     parser.add_argument(
         "--bisect", action="store_true",
-        help="if hashes differ, replay both runs to find the first element that differs",
+        help="if hashes of probed arrays differ, replay both runs to find the first element that differs",
     )  # fmt: skip
     parser.add_argument(
         "--debug", action="store_true", help="open the debugger at the first difference, in a replay of RUN"

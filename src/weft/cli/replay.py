@@ -4,11 +4,11 @@ Use it to see a failure again, to stop before it, or to try another order of mes
 prompt, use `weft debug`.
 
 weft replay RUN                                the whole run, compared with its record call by call
-weft replay RUN --until 2:57                   stop rank 2 before its event 57; other ranks run only as far as it needs
+weft replay RUN --until 2:57                   stop rank 2 before its event 57, and the others as early as possible
 weft replay RUN --until solver.py:40#3         before the 3rd call at line 40
-weft replay RUN --break solver.py:40           stop there too, but other ranks run as far as they can without it
+weft replay RUN --break solver.py:40           stop there; the others go on until they need a rank that has stopped
 weft replay RUN --until 2:57 --sequential      one rank at a time, always in the same order
-weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3 instead; the rest is free
+weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3; then no order is forced
 weft replay RUN --debug                        at a prompt, like `weft debug RUN`
 weft replay RUN -n 4 -- ./prog-openmpi         another build of the program (another MPI), with the recorded arguments
 
@@ -66,7 +66,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--latest",
         action="store_true",
-        help="with --until: let other ranks run as far as they can, so that --until stops as --break does",
+        help="with --until: let other ranks go on until they need a stopped rank, as with --break",
     )
     parser.add_argument(
         "--break",
@@ -74,7 +74,7 @@ def register(subparsers: Any) -> None:
         action="append",
         default=[],
         metavar="WHERE",
-        help="stop before WHERE; other ranks run as far as they can without it; repeatable",
+        help="stop before WHERE; other ranks go on until they need a stopped rank; repeatable",
     )
     parser.add_argument(
         "--sequential", action="store_true",

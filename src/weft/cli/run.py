@@ -510,7 +510,7 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
         finish_hosts(job, job.hosts)
         say(f"the records of its hosts may still be there, in {job.run.facts['local']}: weft gather {place}")
     elif remote_hosts.may_use_other_hosts(plan.line):
-        say(f"{place} is kept: add the records of its hosts to it (weft gather {place} HOSTDIR...)")
+        say(f"{place} has no record yet; if other hosts have them, add their folders: weft gather {place} FOLDER...")
     else:
         return False
     job.run.write()

@@ -313,7 +313,7 @@ class Stacks:
             expression = name if value is None else self._child_expression(value, name)
             if spot.native or spot.level is None or spot.task is not None:
                 raise DebuggerError(
-                    "only variables of a frame of the rank can be watched, not of native code, a task or the record"
+                    "only variables of a rank's Python frame can be watched; this frame is native, a task's or recorded"
                 )
         except (DebuggerError, UsageError) as error:
             return {"dataId": None, "description": str(error)}

@@ -93,7 +93,7 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     (
         "uninitialised-read",
         "was-private",
-    ): "{iteration} reads {element} after a loop in which it is private: it has no value there",
+    ): "{iteration} reads {element}, which has no value there: it was private in the loop before",
     (
         "uninitialised-read",
         "region-out",

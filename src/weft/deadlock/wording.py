@@ -356,6 +356,8 @@ class _FindingMaker:
         on = f" on {comm.name}" if comm is not reason.comm else ""
         self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
         senders = sorted({channel.source for channel, _ in near})
+        if event.open and senders == [source]:
+            return ""  # the words for where the sender is name that call
         who = "it" if senders == [source] else rank_words(senders)
         whom = " to each" if len(group.ranks) > 1 and len(senders) == 1 else ""
         return f" ({who} sent tag {first.tag}{on}{whom}{describe.site_suffix(event)}, which nobody receives)"
@@ -434,15 +436,14 @@ class _FindingMaker:
         """Return words after a call in which a rank is blocked that say which ranks are in it, too, and that it waits
         for ranks of the group itself, if it does."""
         reason = blocked.reasons[0] if blocked.reasons else None
-        if reason is None or reason.what != "members":
-            others = f", as {_is(company)} {rank_words(company)}," if company else ""
-            itself = f" and waits for {_name(reason.peer)}" if reason and reason.peer in group.ranks else ""
-            return others + itself if itself else others.removesuffix(",")
-        absent = sorted(reason.need.all_ranks().intersection(group.ranks))
-        has = "has" if len(absent) == 1 else "have"
-        verb = "started" if reason.absence is not None and reason.absence.starts else "entered"
-        itself = f", which {rank_words(absent)} {has} not {verb}" if absent else ""
-        return (f", with {rank_words(company)}" if company else "") + itself
+        is_collective = reason is not None and reason.what == "members"
+        wanted = reason.need.all_ranks() if reason and is_collective else {reason.peer} if reason else set()
+        whom = sorted(wanted.intersection(group.ranks))
+        itself = f" and waits for {rank_words(whom)}" if whom else ""
+        if not company:
+            return itself
+        others = f", with {rank_words(company)}" if is_collective else f", as {_is(company)} {rank_words(company)}"
+        return f"{others},{itself}" if itself else others
 
     # Cycles
 

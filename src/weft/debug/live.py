@@ -29,7 +29,9 @@ def find_send_buffer(record: Record, run: Path, send: EventId, pid: int) -> int:
     alike = [] if rank is None else _calls_like(rank, record.trace.event(*args))
     ordinal = _calls_like(event.rank, record.trace.event(*args)).index(args[1])
     if rank is None or ordinal >= len(alike):
-        raise DebuggerError("the replay did not record the call that made this send")
+        raise DebuggerError(
+            "this message cannot be read here: the replay has no record of the call that started its send"
+        )
     return int(rank.events["buffer"][alike[ordinal]])
 
 

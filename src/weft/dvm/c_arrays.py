@@ -109,7 +109,10 @@ class ArrayMarker:
         inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)
         if inherit:
             if statement is None or statement.type not in ("function_definition", "declaration"):
-                self.unit.fail(directive.place, "`inherit` is not before a function; put it before the function")
+                self.unit.fail(
+                    directive.place,
+                    "`inherit` needs a function on the next line",
+                )
             begin, end = self.tree.begin(statement), self.tree.end(statement)
             found = [v for n in inherited for v in self.tree.variables.get(n, ()) if v.parameter and begin < v.at < end]
             if statement.type == "function_definition" and len(found) != len(inherited):

@@ -60,7 +60,7 @@ class ScriptedGdb:
             if select.select([self._answers], [], [], 0.1)[0]:
                 said = os.read(self._answers, 1 << 16)
                 if not said:
-                    raise DebuggerError("gdb ended: stacks need one that was built with Python")
+                    raise DebuggerError("gdb ended: Weft needs one that was built with Python (weft doctor shows it)")
                 self._said += said
         line, _, self._said = self._said.partition(b"\n")
         told = json.loads(line)

@@ -589,7 +589,7 @@ class Agent:
         for loop in list(self.loops):
             if loop.is_running():
                 idle = time.monotonic() - self._since if self._since is not None else 0
-                text = f"idle for {idle:.0f} s: every loop waits" if idle > 1 else ""
+                text = f"no asyncio event loop had anything to run for {idle:.0f} s: all tasks wait" if idle > 1 else ""
                 loop.call_soon_threadsafe(self.stop, None, "interrupted", None, text)
                 return
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REASONS: dict[int, str] = {
     StopReason.DISK_FULL: "the disk was full",
     StopReason.NO_ADDRESS_SPACE: "the limit of its address space was reached (ulimit -v)",
-    StopReason.IO_ERROR: "the file system gave an error",
+    StopReason.IO_ERROR: "the file system failed to write it (an input/output error)",
     StopReason.DISK_SLOW: "the file system was slow (--in-place waits for it, --local DIR needs it only at the end)",
     StopReason.OVERFLOW: "a counter of the record reached its limit",
 }

@@ -73,7 +73,7 @@ class HeldTasks:
         told = [f"{row.label} {place}", *_render_waiting([row], rows)]
         left = len(self._gdb.threads) - len(self._held)
         if left <= 1:
-            told.append(f"{plural(left, 'thread')} of the program can go on" if left else "no other thread is there")
+            told.append(f"only {plural(left, 'other thread')} can still run" if left else "no other thread can run")
         return f"{'; '.join(told)}: `release {task}` lets it go on"
 
     def release(self, task: int) -> None:

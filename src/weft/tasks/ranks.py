@@ -284,7 +284,9 @@ class AsyncioHand(PythonHand):
         """
         self._points = list(points)
         if self._follows and any(point.condition for point in points):
-            raise DebuggerError("a breakpoint in a rank whose tasks are followed cannot have a condition")
+            raise DebuggerError(
+                "leave the condition out: Weft follows the tasks of this rank, and its breakpoints then have none"
+            )
         if any(point.task is not None for point in points):
             self.follow_tasks()
         if self._follows:

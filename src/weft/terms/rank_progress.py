@@ -36,7 +36,8 @@ def called_finalize(rank: Rank) -> bool:
 
 
 _ENDS: Final = {
-    "missing": "left no record", "aborted": "called MPI_Abort", "stopped": "Weft gave up recording here",
+    "missing": "left no record", "aborted": "called MPI_Abort",
+    "stopped": "Weft stopped recording here, and the program went on",
     "damaged": "the record is damaged from here on",
 }  # fmt: skip
 

@@ -221,7 +221,9 @@ class RankFile:
             self.tables.append((offset, room))
             room = min(room, self.size - offset, 1 << 24) // layout.CHUNK.itemsize
             if used > room:
-                self._note_problem(f"the chunk table at byte {offset} announces {used} entries where {room} fit")
+                self._note_problem(
+                    f"the chunk table at byte {offset} is damaged ({used} entries, {room} fit): calls may be lost"
+                )
             data = os.pread(fd, min(used, room) * layout.CHUNK.itemsize, offset)
             part = np.frombuffer(data, layout.CHUNK, count=len(data) // layout.CHUNK.itemsize)
         return np.concatenate(parts) if parts else np.empty(0, layout.CHUNK)

@@ -329,7 +329,7 @@ def _parse_span(given: Given) -> tuple[float, float]:
     """Return `from` and `to` of a request as positions on an axis. ValueError if they are no numbers."""
     start, end = float(given["from"]), float(given["to"])
     if not (abs(start) < 1e18 and abs(end) < 1e18):
-        raise ValueError("from and to are times in ns")
+        raise ValueError("give `from` and `to` as numbers of nanoseconds, for example from=0&to=1000000")
     return start, end
 
 
