@@ -36,7 +36,7 @@ def test_a_receive_that_nobody_sends_names_both_lines() -> None:
     found = one(b)
     assert found.message == (
         "rank 1 waits in recv(source=0, tag=99) at step.py:9; "
-        "rank 0 never sends tag 99: it is in allreduce at step.py:10, which rank 1 has not entered"
+        "rank 0 never sends tag 99: it is in allreduce at step.py:10 and waits for rank 1"
     )
     assert found.ranks == (0, 1)
     assert [(s.rank, s.line) for s in found.sites] == [(1, 9), (0, 10)]
@@ -199,7 +199,7 @@ def test_a_barrier_that_one_rank_never_enters() -> None:
     b.ranks[3].open.recv(0, tag=4, site=at(12))
     assert one(b).message == (
         "rank 3 waits in recv(source=0, tag=4) at step.py:12; rank 0 never sends tag 4: "
-        "it is in barrier at step.py:10, with ranks 1 and 2, which rank 3 has not entered"
+        "it is in barrier at step.py:10, with ranks 1 and 2, and waits for rank 3"
     )
 
 
@@ -213,7 +213,7 @@ def test_one_call_too_few() -> None:
     found = one(b)
     assert found.message == (
         "ranks 0 and 1 wait in barrier at step.py:7; rank 2 never enters it: "
-        "it is in finalize at step.py:9, which ranks 0 and 1 have not entered"
+        "it is in finalize at step.py:9 and waits for ranks 0 and 1"
     )
 
 
