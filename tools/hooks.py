@@ -19,10 +19,10 @@ PARTS = {
         "OpenMP": ["native/tool.c", "native/table.h", "native/ompt.h"],
         "asyncio": ["inprocess/births.py", "inprocess/creation.py", "native/births.c", "native/births.h"],
         "Cilk-5": [
-            "../cilk/cilk5/native/header/cilk-cilk2c.h",
-            "../cilk/cilk5/native/weft-cilk.h",
-            "../cilk/cilk5/native/weft-cilk.c",
-            "../cilk/cilk5/native/first/math.h",
+            "cilk/cilk5/native/header/cilk-cilk2c.h",
+            "cilk/cilk5/native/weft-cilk.h",
+            "cilk/cilk5/native/weft-cilk.c",
+            "cilk/cilk5/native/first/math.h",
         ],
         "OpenCilk": [],
     },
@@ -36,12 +36,12 @@ PARTS = {
             "inprocess/source_lines.py",
             "inprocess/thread_monitor.py",
         ],
-        "Cilk-5": ["../cilk/cilk5/layout.py", "../cilk/cilk5/variables.py"],
+        "Cilk-5": ["cilk/cilk5/layout.py", "cilk/cilk5/variables.py"],
         "OpenCilk": [
-            "../cilk/opencilk/layout.py",
-            "../cilk/opencilk/table.py",
-            "../cilk/opencilk/cactus.py",
-            "../cilk/opencilk/code.py",
+            "cilk/opencilk/layout.py",
+            "cilk/opencilk/table.py",
+            "cilk/opencilk/cactus.py",
+            "cilk/opencilk/code.py",
         ],
     },
     "one task stepped": {
@@ -54,11 +54,11 @@ PARTS = {
             "inprocess/agent.py",
             "python.py",
         ],
-        "Cilk-5": ["../cilk/cilk5/backend.py"],
-        "OpenCilk": ["../cilk/opencilk/backend.py", "../cilk/opencilk/course.py", "../cilk/opencilk/gdb.py"],
+        "Cilk-5": ["cilk/cilk5/backend.py"],
+        "OpenCilk": ["cilk/opencilk/backend.py", "cilk/opencilk/course.py", "cilk/opencilk/gdb.py"],
     },
     "started": {
-        "OpenMP": ["runtime.py", "../cilk/openmp_source.py"],
+        "OpenMP": ["runtime.py", "cilk/openmp_source.py"],
         "asyncio": [
             "commandline.py",
             "inprocess/program.py",
@@ -72,7 +72,7 @@ PARTS = {
             "rendezvous.py",
             "gdb_call.py",
         ],
-        "Cilk-5": ["../cilk/cilk5/build.py"],
+        "Cilk-5": ["cilk/cilk5/build.py"],
         "OpenCilk": [],
     },
     "hung programs, deaths, order, holding": {
@@ -101,7 +101,7 @@ SHARED = ["model.py", "backend.py", "debugger.py", "console.py", "answers.py", "
 
 def path_of(name: str) -> Path:
     """The file that a name of PARTS stands for: those of `inprocess` begin with it, the others are of `tasks`."""
-    return (TASKS.parent if name.startswith("inprocess/") else TASKS) / name
+    return (TASKS.parent if name.startswith(("inprocess/", "cilk/")) else TASKS) / name
 
 
 def code_lines(path: Path) -> int:

@@ -109,7 +109,10 @@ def test_until_stops_at_a_breakpoint_on_the_way(cells: Recorded) -> None:
     held, after, last = out.split("(weft) until 1:11\n")[1], *out.split("(weft) ")[3:6:2]
     assert f"rank 0  before event 9: send(dest=1, tag=6) at cells.c:{number}" in held
     assert "rank 1 cannot continue: it waits in recv(source=0, tag=6) at cells.c" in after
-    assert "while ranks 0 and 2 stand where the last command stopped" in after or "while rank 0 stands where" in after
+    assert (
+        "while ranks 0 and 2 are still where the last command stopped" in after
+        or "while rank 0 is still where" in after
+    )
     assert "rank 1  before event 11" in last
 
 
@@ -163,7 +166,7 @@ def test_wrong_use_is_answered_with_what_is_right(cells: Recorded) -> None:
     assert "there is no command `nxt`: did you mean `next`?" in out
     assert "give WHERE" in out
     assert out.count("the run has no rank 7, only 0 to 2") == 2
-    assert "rank 0 has no event 99, its record has events 0 to 11" in out
+    assert "rank 0 has no event 99; its record has events 0 to 11" in out
     assert "there is no breakpoint 3" in out
     assert "`next` goes by one line" in out
     assert 'ranks 0-2  (No symbol "nothing" in current context.)' in out

@@ -187,5 +187,5 @@ def test_one_host_is_not_enough(names: str) -> None:
 
 
 def test_what_is_no_launcher_is_refused() -> None:
-    with pytest.raises(UsageError, match="'python' is none"):
+    with pytest.raises(UsageError, match="'python' is not a launcher"):
         host_checks.check_hosts(["a", "b"], ["python"])

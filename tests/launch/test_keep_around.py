@@ -15,7 +15,9 @@ from launch.conftest import PROGRAMS
 from tests_support import Installed, execute
 from weft.trace.rings import snapshots
 
-CALLS = re.compile(r"--keep last:1s\): ([\d,]+) calls of the last .*; ([\d,]+) earlier calls were dropped")
+CALLS = re.compile(
+    r"--keep last:1s keeps at least that long\): ([\d,]+) calls of the last .*; ([\d,]+) earlier calls were dropped"
+)
 CALLS_OF_ROUND = 300
 ROUNDS = 60
 """A machine on which the program makes fewer rounds, of some 400, is too busy: nobody comes to look at it in time."""

@@ -136,7 +136,9 @@ def test_the_same_without_faults_is_silent(recorded: Record) -> None:
 def test_tasks_that_wait_for_each_other_are_stopped(recorded: Record) -> None:
     _, _, said, status = recorded("faults", "wait")
     assert status == 3
-    assert re.search(r"rank 0 waits in pvm_recv\(tid=1, msgtag=1\) at faults\.c:\d+; rank 1 never sends tag 1", said)
+    assert re.search(
+        r"rank 0 waits in pvm_recv\(tid=1, msgtag=1\) at faults\.c:\d+ and rank 1 in .*each waits for the other", said
+    )
 
 
 def test_a_message_is_unpacked_where_it_was_packed_otherwise(recorded: Record) -> None:

@@ -209,7 +209,7 @@ def test_a_pack_whose_definitions_cannot_be_unpacked_is_told_as_damaged(what: st
     trace = weft.open(run)
     report = run_analyses(trace)
     assert not [one for one in report.failures if not one.damaged]
-    assert bool([text for text in trace.problems if "1.pack is damaged in" in text]) is (what != "nothing")
+    assert bool([text for text in trace.problems if "1.pack is left out, as" in text]) is (what != "nothing")
 
 
 @pytest.mark.parametrize("log", [[(LogKind.LATE, 1 << 40), (LogKind.SOURCE, 1)], [(LogKind.INDEX, 1 << 40)]])

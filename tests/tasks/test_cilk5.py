@@ -163,7 +163,7 @@ def test_without_cilk_5_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch
     """None at all, and half of one."""
     monkeypatch.delenv("CILK_ROOT", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=r"no Cilk-5 here.*CILK_ROOT.*make cilk5"):
+    with pytest.raises(UsageError, match=r"need Cilk-5.*CILK_ROOT.*make cilk5"):
         session([str(PROGRAMS / "fib.cilk")]).__enter__()
     monkeypatch.setenv("CILK_ROOT", str(tmp_path))
     with pytest.raises(UsageError, match="is not a Cilk-5: it has no cilk2c"):

@@ -31,7 +31,8 @@ def test_each_file_of_the_room_is_counted_once_or_belongs_to_ranks_and_editors()
     found = hooks()
     counted = [name for of in found.PARTS.values() for names in of.values() for name in names] + found.SHARED
     assert len(counted) == len(set(counted))
-    rooms = [(found.TASKS, found.TASKS), (found.INPROCESS.parent, found.INPROCESS)]
+    package = found.TASKS.parent
+    rooms = [(found.TASKS, found.TASKS), (package, found.INPROCESS), (package, package / "cilk")]
     paths = [(base, path) for base, room in rooms for end in ("*.py", "*.c", "*.h") for path in room.rglob(end)]
     files = {str(path.relative_to(base)) for base, path in paths}
     assert set(counted) <= files
