@@ -435,3 +435,23 @@ def test_a_step_that_ends_at_a_breakpoint_in_another_task_keeps_its_task_in_hand
         assert s.do("print a")["value"] == "1"
         stop = s.do("next")
         assert (stop["why"], stop["task"], stop["at"]["line"]) == ("line", 1, 13)
+
+
+@pytest.mark.parametrize("how", ["at a breakpoint", "where nothing can happen any more"])
+def test_what_a_program_has_printed_is_shown_at_a_stop(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python keeps output to a file in a buffer."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    program = tmp_path / "prints.py"
+    program.write_text(
+        "import asyncio\n"
+        "async def main():\n    print('before')\n    await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    with session([str(program)]) as s:
+        if how == "at a breakpoint":
+            s.do("break prints.py:4")
+        stop = s.do("continue")
+        assert stop["why"] == ("breakpoint" if how == "at a breakpoint" else "stuck")
+        assert s.output() == "before\n"

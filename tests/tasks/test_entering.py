@@ -67,6 +67,6 @@ def test_who_is_inside_is_told_apart_from_who_waits_to_be(tmp_path: Path, python
         rows = {row["name"]: row["id"] for row in s.do("tasks")["tasks"]}
         told = s.do("waits")["hung"]
         first, second = (f"task {rows[name]} ({name})" for name in ("first", "second"))
-        assert f"{second} waits at guarded.py:5 for Lock outer; {first} is inside of it" in told, told
+        assert f"{second} waits at guarded.py:5 for Lock lock; {first} is inside of it" in told, told
         assert f"{first} waits at guarded.py:10 for Lock inner" in told, told
         assert "already" not in told

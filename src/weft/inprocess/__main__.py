@@ -49,6 +49,7 @@ def run_with_agent() -> None:
     library, kind, sys.argv = sys.argv[2], sys.argv[3], sys.argv[4:]
     agent = load_agent_module().Agent(line, library)
     program = importlib.import_module("_weft_inside.program")
+    agent.flush_output = program.flush_output
     status = program.run_program(kind, sys.argv[0], lambda: agent.stop(None, "start", None))
     program.flush_output()
     agent.report_exit(status)

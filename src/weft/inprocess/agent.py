@@ -18,6 +18,7 @@ import threading
 import time
 import weakref
 from asyncio import base_events
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -88,6 +89,8 @@ class Agent:
         self._since: float | None = None
         self._lost: list[Any] = []
         self._pid = os.getpid()
+        self.flush_output: Callable[[], None] = lambda: None
+        """What is called before the debugger shows where the program stands: what it printed is shown first."""
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
         self.deaths = TaskDeaths(self._stop_at_death)
         self._unretrieved = UnretrievedErrors()
@@ -139,6 +142,8 @@ class Agent:
 
     def send(self, message: Request) -> None:
         """Send the debugger one message as a line of JSON. If the debugger no longer listens, close the connection."""
+        if "stop" in message or "idle" in message:
+            self.flush_output()
         try:
             with self._sending:
                 if self._line is not None:

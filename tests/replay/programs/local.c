@@ -9,7 +9,7 @@
 int main(int argc, char **argv) {
     static double t[70100];
     int n = 0, rank, x;
-    volatile int three = 3; /* a loop that no compiler unrolls to three places */
+    volatile int three = 3, pause = 300; /* loops that no compiler unrolls or splits into several places */
     MPI_Aint address;
     MPI_Status status[2];
     MPI_Datatype types[] = {MPI_INT, MPI_INT, MPI_DOUBLE};
@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 2; i++)
         MPI_Sendrecv(&rank, 1, MPI_INT, rank, i, &x, 1, MPI_INT, rank, i, MPI_COMM_WORLD, &status[i]);
     for (int i = 0; i < 70000; i++) {
-        if (i == 300) usleep(30000);
+        if (i == pause) usleep(30000);
         t[n++] = MPI_Wtime();
     }
     for (int i = 0; i < 3; i++) { /* two places in turn */
