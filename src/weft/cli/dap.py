@@ -6,9 +6,10 @@ weft dap --port 4711     listen on this port of this host, for one editor after 
 weft dap --socket PATH   the same on a Unix socket that only you can connect to
 
 The launch configuration of the editor names a recorded run, or a program to record first. A rank is
-shown as a thread; a stop stops all ranks; steps back and reverse-continue go back in the record. A launch
-configuration of VS Code: {"type": "weft", "request": "launch", "run": "weft-runs/prog-1"}; docs/editors.md in
-Weft's sources has those of other editors.
+shown as a thread; a stop stops all ranks; steps back and reverse-continue go back in the record.
+
+VS Code knows the type "weft" by the extension that `make vsix` builds in Weft's sources. Its launch configuration:
+{"type": "weft", "request": "launch", "run": "weft-runs/prog-1"}. docs/editors.md there has those of other editors.
 """
 
 from __future__ import annotations
