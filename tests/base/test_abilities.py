@@ -25,8 +25,8 @@ REMOUNT = "as root: mount -o remount,size=1G /dev/shm; for a container --shm-siz
 LACKS = {
     "user": {},
     "no-gdb": {
-        "gdb": ("gdb is not here", "apt install gdb"),
-        "calls by gdb": ("gdb is not here", "apt install gdb"),
+        "gdb": ("gdb is not installed", "apt install gdb"),
+        "calls by gdb": ("gdb is not installed", "apt install gdb"),
     },
     "gdb-cannot-call": {"calls by gdb": ("Couldn't write extended state status: Bad address", "gdb 14")},
     "no-ptrace": {
