@@ -250,6 +250,23 @@ def test_nonblocking_collectives_are_waited_for_in_their_wait() -> None:
     assert one(b).ranks == (0, 1)
 
 
+def test_ranks_that_wait_at_one_line_for_other_things_are_not_said_to_wait_alike() -> None:
+    """One waits for a message, the other for a receive: the tags are why."""
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    r0.open.waitall([r0.irecv(1, tag=1, site=at(2))], site=at(5))
+    r1.open.waitall([r1.issend(0, tag=4, site=at(3))], site=at(5))
+    assert one(b).message == (
+        "rank 0 waits in waitall at step.py:5 for irecv(source=1, tag=1) of step.py:2; rank 1 never sends tag 1 (it "
+        "sent tag 4 at step.py:3, which nobody receives): it is in waitall at step.py:5 for issend(dest=0, tag=4) of "
+        "step.py:3 and waits for rank 0"
+    )
+    b = Builder(ranks=2)
+    for r in b.ranks:
+        r.open.waitall([r.irecv(1 - r.index, tag=1, site=at(2))], site=at(5))
+    assert "ranks 0 and 1 wait in waitall at step.py:5 for irecv(tag=1)" in one(b).message
+
+
 def test_communicators_that_cross() -> None:
     b = Builder(ranks=2)
     one_, other = b.dup(), b.dup()

@@ -25,7 +25,7 @@ from weft.trace import Communicator, Event, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
 if TYPE_CHECKING:
-    from weft.deadlock.message_balance import Channel
+    from weft.deadlock.message_balance import Channel, Ledger
 
 MAX_GROUPS = 6
 MAX_CYCLE = 4
@@ -72,6 +72,7 @@ class _FindingMaker:
         self.behind = part - inside
         self.misses: list[OtherCall | OtherTag | OtherMessage] = []
         self.told: set[int] = set()
+        self.ledgers: dict[int, Ledger] = {}
 
     def make_finding(self) -> Finding:
         """Return the finding about the set of ranks."""
@@ -131,14 +132,14 @@ class _FindingMaker:
         return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses))
 
     def _group_ranks(self, ranks: Iterable[int]) -> list[Group]:
-        """Return the blocked ranks grouped by call and source line. The groups whose reasons explain most come
-        first."""
+        """Return the blocked ranks grouped by call, source line, and for a wait the request that it is for. The groups
+        whose reasons explain most come first."""
         by_call: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for index in sorted(ranks):
             event = self.blocked[index].event
             peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
             key = (
-                describe.call_words(event, peers=False),
+                describe.call_words(event, peers=False) + _describe_request(self.blocked[index], peers=False),
                 describe.site_suffix(event),
                 event.comm_id,
                 peers and event.peer,
@@ -367,17 +368,22 @@ class _FindingMaker:
         waits for. Empty if a rank has none, or tag, communicator or line differ between the ranks."""
         if reason.comm is None or len(group.ranks) > MAX_SITES:
             return []
-        books = make_ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
         near = []
         for me in group.ranks:
             wanted = reason if me == group.ranks[0] else self.blocked[me].reasons[0]
-            channel = _find_near_channel(books[me].left, wanted, None if source is None else wanted.peer)
+            channel = _find_near_channel(self._ledger(group, me).left, wanted, None if source is None else wanted.peer)
             event = channel and self._last_message(channel, me)
             if channel is None or event is None:
                 return []
             near.append((channel, event))
         alike = {(channel.tag, channel.comm, describe.site_suffix(event)) for channel, event in near}
         return near if len(alike) == 1 else []
+
+    def _ledger(self, group: Group, rank: int) -> Ledger:
+        """Return the ledger of a rank of a group. Those of the whole group are made when the first one is asked for."""
+        if rank not in self.ledgers:
+            self.ledgers |= make_ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
+        return self.ledgers[rank]
 
     def _last_message(self, channel: Channel, receiver: int) -> Event | None:
         """Return the call that sent the last message of a channel to a rank. None if the run does not have that call

@@ -100,11 +100,18 @@ def parse_directive(directive_text: str, ignores_case: bool = False) -> OpenMPDi
     return OpenMPDirective(tuple(head), tuple(words[len(head) :])) if head else None
 
 
-def find_closing_bracket(text: str, opening: int) -> int:
-    """Return the index of the bracket that closes the one at index `opening`; -1 if none does."""
+def find_line_starts(text: str) -> list[int]:
+    """Return the index at which each line of a text begins."""
+    return [0, *(found.end() for found in re.finditer("\n", text))]
+
+
+def find_closing_bracket(text: str, opening: int, brackets: str = "()") -> int:
+    """Return the index of the bracket that closes the one at index `opening`; -1 if none does. `brackets`: the opening
+    and the closing one.
+    """
     depth = 0
     for k in range(opening, len(text)):
-        depth += (text[k] == "(") - (text[k] == ")")
+        depth += (text[k] == brackets[0]) - (text[k] == brackets[1])
         if not depth:
             return k
     return -1

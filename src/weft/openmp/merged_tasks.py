@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.openmp.directives import OpenMPClause, OpenMPDirective
+from weft.openmp.directives import OpenMPClause, OpenMPDirective, find_closing_bracket, find_line_starts
 from weft.openmp.private_variables import UNIT, find_clause_variables
 from weft.openmp.reductions import blank_comments_and_texts, find_block_range, find_loop_body_range
 from weft.openmp.source_rewriting import FIXED_SUFFIXES, read_directives, source_language
@@ -61,8 +61,10 @@ def find_variables_of_merged_tasks(source: Path) -> Iterator[MergedVariable]:
         return
     text = blank_comments_and_texts(text)
     text = _PREPROCESSED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    starts = find_line_starts(text)
+    regions = [(starts[line - 1], one) for line, one in directives if {"parallel", "teams"} & set(one.head)]
     for line, one in tasks:
-        yield from _find_in_c(text, line, one, directives)
+        yield from _find_in_c(text, starts[line - 1], one, regions)
 
 
 def _is_private(directive: OpenMPDirective, name: str, is_private_by_rule: bool) -> bool:
@@ -118,12 +120,8 @@ def _enclosing_blocks(text: str, at: int) -> list[int]:
 
 def _find_block_end(text: str, opening: int) -> int:
     """Return the index of the brace that closes the one at an index; the text's length if none does."""
-    depth = 0
-    for k in range(opening, len(text)):
-        depth += (text[k] == "{") - (text[k] == "}")
-        if not depth:
-            return k
-    return len(text)
+    closing = find_closing_bracket(text, opening, "{}")
+    return len(text) if closing < 0 else closing
 
 
 def _find_declaration(text: str, name: str, at: int) -> tuple[int, int] | None:
@@ -147,27 +145,28 @@ def _find_declaration(text: str, name: str, at: int) -> tuple[int, int] | None:
 
 
 def _is_shared_around(
-    text: str, name: str, declared: int, at: int, directives: Sequence[tuple[int, OpenMPDirective]]
+    text: str, name: str, declared: int, at: int, regions: Sequence[tuple[int, OpenMPDirective]]
 ) -> bool:
-    """Return whether a variable is shared by the innermost parallel region or league around an index."""
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
-    for line, one in reversed(directives):
-        if not {"parallel", "teams"} & set(one.head) or starts[line - 1] >= at:
-            continue
-        body = _find_statement(text, starts[line - 1])
+    """Return whether a variable is shared by the innermost parallel region or league around an index. `regions`: the
+    index at which each directive of one begins, and the directive.
+    """
+    for start, one in reversed(regions):
+        body = _find_statement(text, start) if start < at else None
         if body is None or not body[0] <= at < body[1]:
             continue
-        return declared < starts[line - 1] and not any(
+        return declared < start and not any(
             re.search(rf"\b{name}\b", clause.inside or "") for clause in one.clauses if clause.word in _NOT_SHARED
         )
     return False
 
 
 def _find_in_c(
-    text: str, line: int, task: OpenMPDirective, directives: Sequence[tuple[int, OpenMPDirective]]
+    text: str, start: int, task: OpenMPDirective, regions: Sequence[tuple[int, OpenMPDirective]]
 ) -> Iterator[MergedVariable]:
-    """Yield the variables of the task at a line of a C or C++ source."""
-    start = [0, *(found.end() for found in re.finditer("\n", text))][line - 1]
+    """Yield the variables of a task of a C or C++ source, whose directive begins at the index `start`. `regions`: as
+    for _is_shared_around().
+    """
+    line = text.count("\n", 0, start) + 1
     body = _find_statement(text, start)
     if body is None:
         return
@@ -177,7 +176,7 @@ def _find_in_c(
         if written is None or any(what == "declares" for _, what in uses):
             continue
         declared = _find_declaration(text, name, start)
-        by_rule = declared is not None and not _is_shared_around(text, name, declared[0], start, directives)
+        by_rule = declared is not None and not _is_shared_around(text, name, declared[0], start, regions)
         end = declared[1] if declared else _find_block_end(text, (_enclosing_blocks(text, start) or [start])[0])
         later = next(_find_uses(text, name, body[1], end), None)
         if later and later[1] in ("reads", "updates") and _is_private(task, name, by_rule):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.openmp.directives import OpenMPDirective, find_closing_bracket
+from weft.openmp.directives import OpenMPDirective, find_closing_bracket, find_line_starts
 from weft.openmp.source_rewriting import FIXED_SUFFIXES, read_directives, source_language
 
 _LOOPS: Final = frozenset(("for", "simd", "taskloop", "distribute", "loop"))
@@ -84,7 +84,7 @@ def find_misdeclared_reductions(source: Path) -> Iterator[WrongReduction]:
             yield from _find_misdeclared_fortran(source, text.split("\n"))
         return
     text = blank_comments_and_texts(text)
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    starts = find_line_starts(text)
     own = _find_user_defined_operations(text)
     for line, one in read_directives(source):
         loop, behind = bool(_LOOPS & set(one.head)), _find_directive_end(text, starts[line - 1])

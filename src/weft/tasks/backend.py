@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from weft.errors import DebuggerError
 from weft.gdb.point import Point
-from weft.tasks.model import SourceLine, TaskRow
+from weft.tasks.model import Deadlock, SourceLine, TaskRow
 
 Movement = Literal["next", "step", "finish", "continue"]
 Why = Literal[
@@ -59,6 +59,12 @@ class Stop:
         at = self.at.as_dict() if self.at else None
         return {"why": self.why, "task": self.task, "at": at, "worker": self.worker, "breakpoint": self.breakpoint,
                 "text": self.text or None, "code": self.code, "task_kind": self.kind}  # fmt: skip
+
+
+def make_deadlock_stop(deadlock: Deadlock) -> Stop:
+    """Return the stop for a deadlock."""
+    first = deadlock.tasks[0]
+    return Stop("deadlock", first.id, first.at, text=deadlock.message, name=first.name)
 
 
 @dataclass(frozen=True, slots=True)

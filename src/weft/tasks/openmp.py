@@ -18,7 +18,7 @@ from weft.errors import DebuggerError, UsageError
 from weft.gdb.mi import core_names, quoted, strip_reference, word
 from weft.gdb.point import Point
 from weft.tasks import layout, schedule
-from weft.tasks.backend import Movement, Spawn, Stop
+from weft.tasks.backend import Movement, Spawn, Stop, make_deadlock_stop
 from weft.tasks.bodies import OutlinedBodies
 from weft.tasks.gdb import Frame, Gdb, Terminal, frame_site, is_program_frame
 from weft.tasks.holds import HeldTasks
@@ -429,9 +429,7 @@ class NativeBackend:
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if "deadlock" in stop:
-            found = stop["deadlock"]
-            first = found.tasks[0]
-            return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
+            return make_deadlock_stop(stop["deadlock"])
         if "held" in stop:
             return Stop("stuck", text=stop["held"])
         reason, thread = str(stop.get("reason", "")), int(stop.get("thread-id", 0) or 0)

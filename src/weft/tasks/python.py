@@ -26,9 +26,9 @@ from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.inprocess.gc_pause import gc_paused
 from weft.tasks import hang_messages, schedule
-from weft.tasks.backend import Movement, NoProgress, Spawn, Stop
+from weft.tasks.backend import Movement, NoProgress, Spawn, Stop, make_deadlock_stop
 from weft.tasks.commandline import PythonCommand
-from weft.tasks.model import Deadlock, SourceLine, State, TaskRow, Wait, find_deadlocks
+from weft.tasks.model import SourceLine, State, TaskRow, Wait, find_deadlocks
 from weft.tasks.output import ProgramOutput
 from weft.tasks.runtime import INSIDE, find_birth_library
 from weft.tasks.threads import add_thread_rows, parse_site
@@ -547,9 +547,3 @@ def fill_column(values: dict[str, object], default: object, count: int) -> list[
     for i, value in values.items():
         column[int(i)] = value
     return column
-
-
-def make_deadlock_stop(deadlock: Deadlock) -> Stop:
-    """Return the stop for a deadlock."""
-    first = deadlock.tasks[0]
-    return Stop("deadlock", first.id, first.at, text=deadlock.message, name=first.name)

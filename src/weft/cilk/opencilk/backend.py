@@ -16,7 +16,7 @@ from weft.cilk.opencilk.layout import OpenCilkMemory
 from weft.cilk.opencilk.table import ROOT, ChildNumbers, OpenCilkTable, OpenCilkTask, find_sync_line
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
-from weft.tasks.backend import Movement, Spawn, Stop
+from weft.tasks.backend import Movement, Spawn, Stop, make_deadlock_stop
 from weft.tasks.gdb import Frame, Terminal, frame_site, is_program_frame
 from weft.tasks.model import SourceLine, TaskRow, Wait
 from weft.tasks.mutexes import add_mutex_waits
@@ -216,9 +216,7 @@ class OpenCilkBackend(NativeBackend):
         if self._gdb.exited is not None:
             return self._make_end_stop()
         if "deadlock" in stop:
-            found = stop["deadlock"]
-            first = found.tasks[0]
-            return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
+            return make_deadlock_stop(stop["deadlock"])
         thread = int(stop.get("thread-id", 0) or 0)
         if (watched := self._make_watchpoint_stop(stop, thread)) is not None:
             return watched

@@ -145,7 +145,6 @@ static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool
         bool has_very_many =
             work->count / (uint64_t)me->team->size >= VERY_MANY && !schedule.is_ordered && !me->team->number_asked;
         work->part_bits = has_very_many || work->lanes ? PART_BITS : 0;
-        work->part = (int64_t)1 << work->part_bits;
         work->begun = true;
         work->place = place_of(schedule.place);
         note_directive_line(work->place, (uint32_t)(schedule.line % LINES));
@@ -223,7 +222,7 @@ static inline int64_t find_remainder(uint64_t number, uint32_t divisor) {
  * Iterations are dealt to the threads in turn, singly or in parts of 1024, each round starting with another thread, so
  * that no fixed distance between two iterations always means the same thread. */
 static int64_t find_next_iteration(const struct work *work) {
-    int64_t threads = me->team->size, shift = work->is_static ? 0 : 1, part = work->part;
+    int64_t threads = me->team->size, shift = work->is_static ? 0 : 1, part = (int64_t)1 << work->part_bits;
     for (;;) {
         int64_t share = me->next_row++;
         if (share & (part - 1)) return me->iteration + 1;
@@ -239,8 +238,8 @@ static int64_t find_next_iteration(const struct work *work) {
  * in `*low` and `*high`. Return whether it has begun. */
 static inline bool begin_next_of_part(struct work *work, uint64_t *low, uint64_t *high) {
     int64_t number = me->iteration + 1;
-    if (!(me->next_row & (work->part - 1)) || number >= (int64_t)work->count || work->cancelled || !now.touched ||
-        has_too_many_strands())
+    if (!(me->next_row & (((int64_t)1 << work->part_bits) - 1)) || number >= (int64_t)work->count || work->cancelled ||
+        !now.touched || has_too_many_strands())
         return false;
     uint64_t first = work->start + (uint64_t)number * work->step;
     if (!begin_next_of_row(work->loop, work->lanes ? number : (int64_t)first)) return false;
@@ -532,7 +531,6 @@ void GOMP_ordered_end(void) {
 static bool start_doacross_loop(unsigned dimensions, const long *counts, struct loop_schedule schedule, long *low,
                                 long *high) {
     struct work *work = begin_loop(0, (uint64_t)counts[0], 1, true, schedule);
-    work->part = 1;
     work->part_bits = 0;
     if (!work->posted) {
         uint64_t iteration_count = 1;

@@ -77,8 +77,7 @@ struct work {
     bool begun, is_static;
     int safelen; /* of lanes; 0: none */
     uint64_t start, step, count; /* iteration k: start + k * step */
-    int64_t part; /* iterations that a thread takes one behind the other: a power of two, its bits: */
-    int part_bits;
+    int part_bits; /* a thread takes 1 << part_bits iterations one behind the other */
     uint64_t taken; /* sections */
     bool ordered, lanes;
     int64_t turn; /* ordered: the iteration whose turn it is */
@@ -393,8 +392,8 @@ void join_detached_tasks(void); /* the events of all tasks that are waited for *
 
 /* --- memory.c */
 
-/* Return how many elements of a sorted list have an address, `address_offset` bytes into each, that is not above
- * `address`. */
+/* Return how many elements of a sorted list have an address or number, `address_offset` bytes into each, that is not
+ * above `address`. */
 static inline size_t count_elements_up_to(const void *list, size_t count, size_t element_size, size_t address_offset,
                                           uintptr_t address) {
     size_t low = 0, high = count;

@@ -23,12 +23,13 @@ static bool has_edges, has_histories;
 /* Iterations that one thread began one behind the other: their nodes are computed from this when somebody asks. A loop of
  * millions of them writes none. */
 struct series {
-    strand_t first, parent;
+    uintptr_t first;
+    strand_t parent;
     uint32_t loop, place;
-    int64_t index, step;
-    uint64_t locks;
     uint16_t depth;
     uint8_t kind;
+    int64_t index, step;
+    uint64_t locks;
 };
 
 static struct series *all_series;
@@ -42,14 +43,10 @@ static void forget_all_series(void) {
 
 /* Return the node of a strand of a series; zeros for one that was forgotten. Safe in a signal handler. */
 struct node compute_node(strand_t strand) {
-    size_t low = 0, high = series_count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (all_series[middle].first <= strand) low = middle + 1;
-        else high = middle;
-    }
-    if (!low) return (struct node){.number = strand};
-    const struct series *series = &all_series[low - 1];
+    size_t count =
+        count_elements_up_to(all_series, series_count, sizeof *all_series, offsetof(struct series, first), strand);
+    if (!count) return (struct node){.number = strand};
+    const struct series *series = &all_series[count - 1];
     return (struct node){.parent = series->parent,
                          .depth = series->depth,
                          .kind = series->kind,
@@ -67,8 +64,8 @@ struct node *write_node(strand_t strand) {
     return written;
 }
 
-/* Map the tables of strands (iterations, tasks, threads) and of series once for the whole run; pages take no RAM until they are used.
- * Aborts on failure. */
+/* Map the tables of strands (iterations, tasks, threads) and of series once for the whole run; pages take no RAM until
+ * they are used. Aborts on failure. */
 static void reserve_strand_nodes(void) {
     weft_nodes = mmap(NULL, MOST * sizeof *weft_nodes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
