@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replay.campaign import environment
@@ -159,6 +159,7 @@ def test_units_in_the_last_place_are_steps_from_number_to_number(pairs: list[tup
     st.lists(st.tuples(numbers, numbers), min_size=1, max_size=40),
     st.sampled_from([{}, {"exact": True}, {"absolute": 0.5}, {"relative": 1e-3}, {"ulps": 4}, {"nan": "different"}]),
 )
+@example([(1.646139149699594e297, -1.7976931348458544e308)], {})
 def test_judging_many_at_once_is_judging_each_alone(pairs: list[tuple[float, float]], settings: dict[str, Any]) -> None:
     tolerance = Tolerance.from_settings(settings)
     one, two = (np.array([pair[k] for pair in pairs]) for k in (0, 1))

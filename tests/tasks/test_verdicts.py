@@ -13,6 +13,7 @@ import pytest
 from tests.tasks.test_asyncio import PYTHONS
 
 from machine import need
+from weft.base.processes import poll_until_idle
 from weft.cli.main import main
 from weft.tasks import session
 
@@ -89,10 +90,14 @@ HUNG = {"lock_in_lock", "nested_jobs", "blocked_executor", "skipped_task_done", 
 
 @contextmanager
 def running(python: str, what: str, program: Path = PROGRAM) -> Iterator[int]:
-    """A program that runs without Weft, after a moment."""
+    """A program that runs without Weft, once it is idle, or after six seconds."""
     process = subprocess.Popen([python, str(program), what], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        time.sleep(1.5)
+        still = poll_until_idle(process.pid, 1.5)
+        for _ in range(60):
+            time.sleep(0.1)
+            if not next(still):
+                break
         yield process.pid
     finally:
         process.kill()

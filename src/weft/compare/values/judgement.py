@@ -182,7 +182,7 @@ def _classify_unequal(
     alike = tolerance.accepts(reference, run) | (reference == run)
     if tolerance.nan_equal:
         alike |= np.isnan(reference) & np.isnan(run)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         rounded = ~alike & tolerance.rounding & ((steps <= ROUNDING) | (np.abs(reference - run) <= rounding_bound))
         rounded &= np.isfinite(reference) & np.isfinite(run)
     return ~alike & ~rounded, rounded, steps
