@@ -30,7 +30,7 @@ def refuse_trace_options(args: argparse.Namespace) -> None:
     if args.trace is None:
         for name in ("live", "out"):
             if getattr(args, name):
-                raise UsageError(f"--{name} compares values: add --trace CONFIG")
+                raise UsageError(f"--{name} works only with --trace CONFIG: add that")
         return
     for name in REFUSED:
         if getattr(args, name):

@@ -264,7 +264,7 @@ def print_cut_off_variants(trace: Trace, explored: Explored) -> None:
     if len(explored.cut_off) > MANY:
         print(f"unknown results: {len(explored.cut_off) - MANY} more (--format json names them)")
     if explored.cut_off:
-        print("the same command tries these again; --timeout gives each run more time")
+        print("run the same command again to retry these; a larger --timeout gives each of them more time")
 
 
 def _variant_text(row: Any) -> str:

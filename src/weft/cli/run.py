@@ -5,9 +5,9 @@ weft run -- mpiexec -n 4 ./prog          wraps your own launcher line (mpiexec, 
 weft run -- ./prog                       a single process
 srun weft run -- ./prog                  all tasks of a job step record one run (mpiexec, flux run, jsrun too)
 
-Exits with the program's own status; 3 if Weft stopped a proven deadlock, 2 for a usage error, 4 if the
-program succeeded but Weft itself failed, 1 if there is a finding that --fail-on names. Next: `weft explain KIND` says
-what a finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
+Exits with the program's own status; 1 if there is a finding that --fail-on names, 2 for a usage error, 3 if Weft ended
+a program in a proven deadlock, 4 if the program succeeded but Weft itself failed. Next: `weft explain KIND` says what a
+finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def add_recording_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--whole-buffers", action="store_true",
-        help="check the whole buffer of every pending operation for changes; by default only of the first sends of each"
-        " source line",
+        help="check the whole buffer of every pending operation for changes; by default Weft does so only for the "
+        "first sends of each source line",
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
@@ -153,7 +153,7 @@ def add_location_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--in-place", action="store_true",
-        help="record in the run's directory even if its file system is slow; the program then waits for it",
+        help="record straight into the run's directory even if its file system is slow and holds the program up",
     )  # fmt: skip
 
 
@@ -510,7 +510,7 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
         finish_hosts(job, job.hosts)
         say(f"the records of its hosts may still be there, in {job.run.facts['local']}: weft gather {place}")
     elif remote_hosts.may_use_other_hosts(plan.line):
-        say(f"{place} has no record yet; if other hosts have them, add their folders: weft gather {place} FOLDER...")
+        say(f"{place} has no records yet; if other hosts have some, add their folders: weft gather {place} FOLDER...")
     else:
         return False
     job.run.write()

@@ -313,7 +313,8 @@ class Stacks:
             expression = name if value is None else self._child_expression(value, name)
             if spot.native or spot.level is None or spot.task is not None:
                 raise DebuggerError(
-                    "only variables of a rank's Python frame can be watched; this frame is native, a task's or recorded"
+                    "only a variable in a rank's Python frame can be watched; this frame is native, belongs to a task "
+                    "or was read from the record"
                 )
         except (DebuggerError, UsageError) as error:
             return {"dataId": None, "description": str(error)}

@@ -40,7 +40,7 @@ STACK_FULL: Final = (
 USAGE: Final = {
     "undistributed-on": "`{name}` in the on clause is not distributed; distribute or align it first",
     "undistributed": "`{name}` is not distributed; distribute or align it first",
-    "unknown-array": "`{name}` is not an array that was declared to the directives before; declare it first",
+    "unknown-array": "no directive has declared the array `{name}` before this line; declare it first",
 }
 """What the runtime calls a program that cannot be checked."""
 

@@ -300,7 +300,11 @@ def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck
         return SystemCheck(name, "ok", f"{len(hosts)} hosts in {time.monotonic() - begun:.1f} s, with {mpi}")
     if first.has_separate_worlds:
         speaks = {Family.HYDRA: "pmi2", Family.OPENMPI: "pmix"}.get(launcher.library.family, "another plugin")
-        helps = f"`-- srun --mpi={speaks}`" if launcher.family is Family.SRUN else "use the launcher of that MPI"
+        helps = (
+            f"`-- srun --mpi={speaks}`"
+            if launcher.family is Family.SRUN
+            else "start the program by the launcher that belongs to that MPI"
+        )
         return SystemCheck(name, "failed", f"each process was an MPI world of its own, with {mpi}", helps)
     settings = SETTINGS.get(launcher.library.family, ())
     others = [TrialJob(launcher, hosts, messages=True, more=one) for one in settings]

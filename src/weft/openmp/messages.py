@@ -151,8 +151,7 @@ def describe_race(record: RawOpenMPFinding, strand_names: tuple[str, str], fortr
         two = two.removesuffix(loop)
     return (
         f"data race on {record.named.render(fortran)}: {one} {record.access.does}s it{places[0]}, {two} {other.does}s "
-        "it"
-        f"{places[1]}, and nothing orders the two"
+        f"it{places[1]}, and nothing orders the two"
     )
 
 
@@ -270,12 +269,12 @@ def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
 
 _OLD: Final = {
     ("none", True): (
-        "which has no value on the device, as the map{at} copies none there",
+        "which has no value on the device, because the map{at} does not copy it there",
         "map it with `to` or `tofrom`",
     ),
     ("none", False): (
-        "which a copy from the device has overwritten with no value: no region wrote it, and the map{at} copied none "
-        "there",
+        "which the copy back from the device has overwritten with an undefined value: the map{at} did not copy it "
+        "there, and no region wrote it",
         "map it with `to` or `tofrom`",
     ),
     ("host", True): ("an old copy: the host has written it{at} since", "add a `target update to` before the region"),

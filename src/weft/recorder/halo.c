@@ -504,7 +504,7 @@ static void declare_array(const struct ghost_array *given, const int64_t *shape,
         return;
     WEFT_WORK(WEFT_HALO);
     if (!weft_accessing) {
-        weft_record_access_note("uses of ghost cells: the program was not built with `weft cc`");
+        weft_record_access_note("uses of ghost cells, because the program was not built with `weft cc`");
         return;
     }
     if (!watch_thread) {
@@ -521,7 +521,7 @@ static void declare_array(const struct ghost_array *given, const int64_t *shape,
            (halo ? weft_watch_ghost_array(given, shape, halo, declaration)
                  : weft_watch_array_of_unknown_widths(given, shape, declaration));
     if (!fits)
-        weft_record_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
+        weft_record_access_note("uses of ghost cells of an array, because its declaration is invalid or one too many");
 }
 
 /* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */
