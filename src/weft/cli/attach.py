@@ -54,7 +54,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `weft attach`: print, or write to a file, where each rank of a job is, and return the exit status."""
     if args.interval < 0:
-        raise UsageError(f"--interval {args.interval:g}: not a number of seconds from 0 on; 0 looks once")
+        raise UsageError(f"--interval {args.interval:g}: not a number of seconds; write 0 or more (0 looks once)")
     if args.core and args.what:
         raise UsageError("--core shows ranks that have ended: leave out the process or job")
     if args.program and not args.core:

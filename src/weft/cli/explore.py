@@ -223,7 +223,9 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
     """Print the outcomes as a table, then the races."""
     rows = explored.rows
     tried = f"{len(rows)} outcome{'s' if len(rows) != 1 else ''} with the recorded one"
-    how = {"all": "all that there are", "budget": "the budget is spent", "interrupted": "interrupted"}[explored.ended]
+    how = {"all": "all that there are", "budget": "stopped at the end of --budget", "interrupted": "interrupted"}[
+        explored.ended
+    ]
     if explored.cut_off and explored.ended == "all":
         how = f"{len(explored.cut_off)} more could not be run to the end"
     print(f"{shorten_path(trace.path)}: {tried}: {how}")
@@ -251,7 +253,10 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
         print(f"{line}: {label}{more}")
     print_cut_off_variants(trace, explored)
     if explored.unknown:
-        print(f"not varied: {explored.unknown} requests of collectives, files and other operations without messages")
+        print(
+            f"not tried in another order: {explored.unknown} requests of collectives, files and the like, without "
+            "messages"
+        )
     for text in explored.unvaried.describe():
         print(text)
 

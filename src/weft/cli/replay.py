@@ -272,13 +272,13 @@ def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tup
 
     command = other_program or replace_missing_programs(trace, read_command(trace.run))
     if not command:
-        raise WeftError(f"{trace.path}: run.json does not say which command was recorded: name it after --")
+        raise WeftError(f"{trace.path}: run.json does not say which command was recorded: give the command after --")
     try:
         held = b"\0" in b"".join(map(os.fsencode, command))
     except UnicodeEncodeError:
         held = True
     if held:
-        raise WeftError(f"{trace.path}: run.json names a command with characters that no command has: name it after --")
+        raise WeftError(f"{trace.path}: the command in run.json contains invalid characters: give the command after --")
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
     if trace.run.get("local") and not other_program:
@@ -303,7 +303,7 @@ def replace_missing_programs(trace: Trace, command: list[str]) -> list[str]:
     words = [str(word) for word in typed] if isinstance(typed, list) else command
     gone = [path for path, word in zip(command, words, strict=False) if path != word and not os.access(path, os.X_OK)]
     if gone:
-        say(f"note: {gone[0]}, which was recorded, does not exist any more: the PATH decides which program is started")
+        say(f"note: {gone[0]}, which was recorded, no longer exists; the replay starts the one on the PATH")
     return words if gone else command
 
 

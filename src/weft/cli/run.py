@@ -486,8 +486,8 @@ def report_part(job: Job, shared_run: SharedRun, args: argparse.Namespace) -> in
     host, place = os.uname().nodename, job.run.path
     ranks = rank_words(sorted({*range(shared_run.step.size)} - {*shared_run.absent_ranks}))
     why = (
-        f"host {host} has {ranks} of {shared_run.step.size} in {place}, which the other hosts do not see; "
-        "a part of a run is not analysed"
+        f"the records of {ranks} of {shared_run.step.size} are in {place} on host {host}, which the other hosts do "
+        "not see; Weft does not analyse a part of a run"
     )
     problem = resolve_call_sites(job, args)
     job.run.write()
@@ -572,22 +572,22 @@ def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None
     count = f"{ending.ranks} rank" + "s" * (ending.ranks != 1)
     lines = []
     if job.ended == "deadlock":
-        lines.append("the run was stopped: the ranks that wait below can never go on")
+        lines.append("Weft ended the run: the ranks named below wait and can never continue")
     elif against is not None and against.differs:
-        lines.append(f"the run was stopped: a value differs from {shorten_path(against.reference.path)}")
+        lines.append(f"Weft ended the run: a value differs from {shorten_path(against.reference.path)}")
     elif job.lost_host:
         lines += _hosts.describe_lost_host(job)
     elif job.fallen_ranks:
         them = "it" if len(job.fallen_ranks) == 1 else "them"
         lines.append(
-            f"the run was ended: {ranks_text(job.fallen_ranks)} had ended in the middle, and the launcher let others "
-            f"wait for {them} in MPI, which they would do for ever"
+            f"Weft ended the run: {ranks_text(job.fallen_ranks)} had ended early, and the launcher let other ranks "
+            f"wait for {them} in MPI for ever"
         )
     elif job.ended == "killed" and not job.hung_for:
-        lines.append("the run was ended by --end-at-limit: a call had not returned. That does not prove a deadlock")
+        lines.append("--end-at-limit ended the run: a call had not returned. That does not prove a deadlock")
     elif job.ended == "killed":
         lines.append(
-            f"the run was ended by --hang-after: it stood still for {job.hung_for:.0f} s. That does not prove a "
+            f"--hang-after ended the run: it made no progress in MPI for {job.hung_for:.0f} s. That does not prove a "
             "deadlock: a message may have been under way, or a rank slow outside MPI"
         )
     elif ending.ended == "interrupted":
@@ -601,8 +601,8 @@ def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None
         lines += describe_shared_memory(job)
     if finish.is_hydra_race(job, ending.headers.values()):
         lines.append(
-            f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
-            "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
+            f"the launcher exited with status {job.process.shell_status} although every rank had finalised MPI: "
+            "MPICH's launcher sometimes kills ranks that are about to exit. It is not the program's fault"
         )
     names = rank_names(job.run.facts.get("names") or [])
     return [
@@ -711,8 +711,8 @@ def explain_nothing_recorded(plan: LaunchPlan, job: Job) -> str:
         )
     if job.hosts is not None and (strangers := sum(job.hosts.strangers.values())):
         return (
-            f"nothing was recorded: no host of the run showed its secret, and {strangers} connections were not of "
-            f"the run (most from {job.hosts.strangers.most_common(1)[0][0]}); whether MPI was initialised is not known"
+            f"nothing was recorded: no host connected with the secret of the run, and {strangers} other connections "
+            f"came (most from {job.hosts.strangers.most_common(1)[0][0]}); whether MPI was initialised is unknown"
         )
     if not plan.recognised:
         return (

@@ -278,7 +278,7 @@ def _sent_line(row: Answer) -> str:
     size = "" if row["bytes"] is None else f", {plural(row['bytes'], 'byte')}"
     by = row["received"]
     if by is None:
-        then = "received never, in this record"
+        then = "never received in this record"
     else:
         then = f"{'awaited' if row['posted'] else 'to be received'} by event {by['event'][1]}: {by['call']}"
     sent = f"event {row['sent']['event'][1]}: {row['sent']['call']}"

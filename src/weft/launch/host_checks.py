@@ -329,7 +329,7 @@ def describe_unreached_hosts(hosts: Sequence[str], unreached: Sequence[str]) -> 
         return f"between {hosts[0]} and {hosts[1]}"
     if unreached:
         return f"between {hosts[0]} and {' and '.join(unreached)}"
-    return f"between all of {', '.join(hosts)}, though {hosts[0]} reaches each of them alone"
+    return f"when all of {', '.join(hosts)} take part, although {hosts[0]} reaches each of them alone"
 
 
 def format_shell_variables(setting: Mapping[str, str]) -> str:
