@@ -143,7 +143,7 @@ def find_only_job() -> list[RankProcess]:
         return number_ranks(next(iter(found.values())))
     if not found:
         raise UsageError(
-            "no MPI job of yours runs on this host: name processes (weft attach PID...) or a Slurm job (weft attach JOB)"
+            "no MPI job of yours runs on this host: name processes (weft attach PID...) or a Slurm job (... JOB)"
         )
     tree = read_parents()
     lines = [

@@ -253,10 +253,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
         print(f"{line}: {label}{more}")
     print_cut_off_variants(trace, explored)
     if explored.unknown:
-        print(
-            f"not tried in another order: {explored.unknown} requests of collectives, files and the like, without "
-            "messages"
-        )
+        print(f"not varied: {explored.unknown} requests of collectives, files and other operations without messages")
     for text in explored.unvaried.describe():
         print(text)
 
