@@ -272,7 +272,7 @@ def check_host(launcher: TrialLauncher, host: str, trial: TrialJob) -> SystemChe
         return SystemCheck(
             name, "warning",
             f"starts processes, but reaches this host at none of {', '.join(find_own_addresses())}: `weft run --local` "
-            "sees nothing of it while it runs, proves no deadlock, and does not gather it",
+            "can neither watch its ranks, nor prove a deadlock, nor gather its records",
             f"let TCP connections in from {host}, or give names or addresses that it reaches: {GIVEN}=name,...",
         )  # fmt: skip
     return SystemCheck(name, "ok", f"starts processes and reaches this host at {way}")

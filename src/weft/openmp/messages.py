@@ -298,8 +298,8 @@ def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
     """Return the message that a target region accesses data that is not, or only in part, on the device."""
     if record.why == "part":
         return (
-            f"A map clause{describe_place(record.access.place)} names more of an array of which another map has a "
-            f"part on the device already, and a mapped section cannot grow: map all of it first"
+            f"A map clause{describe_place(record.access.place)} names more of an array than the part that another "
+            f"map has put on the device, and a mapped section cannot grow: map all of it first"
         )
     return (
         f"The target region at line {record.region.line} {record.access.does}s "
