@@ -103,7 +103,7 @@ def test_the_first_values_of_a_block_are_no_ghosts() -> None:
         ([LOW], "rank 1 receives nothing at the high end of dimension 1 of u"),
         ([LOW, rows(ROWS - 2, ROWS - 1)], "rank 0 receives 1 layer at the high end of dimension 1 of u, rank 1 2"),
         ([LOW, HIGH, rows(4, 5)], "call 2 of rank 1 receives into u from [4, 0] to [5, 11], which is not a layer"),
-        ([LOW, HIGH, None], "what call 2 of rank 1 receives into u is not known to Weft"),
+        ([LOW, HIGH, None], "Weft does not know what call 2 of rank 1 receives into u"),
         ([LOW, HIGH, rows(0, 6)], "call 2 of rank 1 receives into u from [0, 0] to [6, 11], which is not a layer"),
     ],
 )

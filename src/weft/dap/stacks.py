@@ -215,8 +215,8 @@ class Stacks:
         the record knows.
         """
         if spot.level is None:
-            what = "it is where the task was made" if spot.task is not None else (
-                "only the record knows this rank, or this thread of it"
+            what = "it only shows where the task was created" if spot.task is not None else (
+                "its rank or thread is in the record, but not in the replay"
             )  # fmt: skip
             raise DebuggerError(f"this frame has no variables to show: {what}")
         if spot.task is not None and self.tasks is not None:

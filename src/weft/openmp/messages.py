@@ -27,7 +27,7 @@ LEFT: Final = {
     "locks": "in which order locks are taken and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
-ONE_MEMORY: Final = "out-of-date copies in target regions, as the program requires unified shared memory ({at})"
+ONE_MEMORY: Final = "out-of-date copies in target regions, because the program requires unified shared memory ({at})"
 KEPT: Final = "races between two iterations that one thread runs, where the compiler overrides the schedule ({at})"
 
 

@@ -322,7 +322,7 @@ def _render_not_compared(comparison: ValueComparison) -> Iterator[str]:
             "(weft.part tells Weft where the values belong)"
         )
     for name in sorted(comparison.unjudged):
-        yield f"not compared: probe {name} was recorded in different forms in the two runs"
+        yield f"not compared: probe {name} has other levels, types or blocks in one run than in the other"
     if not are_configured_alike(comparison.before, comparison.after):
         yield "the runs were configured to record different values: only what both have is compared"
 
