@@ -108,7 +108,7 @@ def receive_inside(part: DeclaredPart, box: Box, event_index: int) -> str:
     """Return the note that a receive fills a box that is not a layer at an end of the array."""
     first, last = part.to_program_index([one for one, _ in box]), part.to_program_index([one for _, one in box])
     into = f"call {event_index:,} of rank {part.rank} receives into {_array(part)} from {first} to {last}"
-    return f"{into}, which is no layer at an end of the array: {_REMEDY}"
+    return f"{into}, which is not a layer at an end of the array: {_REMEDY}"
 
 
 def width_not_shown(part: DeclaredPart, side: Side, other_widths: Sequence[int]) -> str:
