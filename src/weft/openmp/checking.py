@@ -336,10 +336,13 @@ def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProce
     alone = {place for construct, place in ran if construct == "alone" and (place.file, place.line) not in lanes}
     if alone := alone - teams:
         yield f"{plural(len(alone), 'region')} that the program ran with one thread only ({at(alone)})"
-    yield from dict.fromkeys(
-        messages.LEFT[held.why].format(at=at([held.access.place]))
-        for one in processes for held in parse_findings(one.output, one.places) if held.kind == "left"
-    )  # fmt: skip
+    left: dict[str, list[AccessPlace]] = {}
+    for one in processes:
+        for held in parse_findings(one.output, one.places):
+            if held.kind == "left":
+                left.setdefault(held.why, []).append(held.access.place)
+    for reason, places in left.items():
+        yield messages.LEFT[reason].format(at=at(places))
     if shared := [str(source) for source in sources if requires_shared_memory(source)]:
         yield messages.ONE_MEMORY.format(at=", ".join(shared))
 

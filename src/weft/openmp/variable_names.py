@@ -31,11 +31,15 @@ _ASSIGNED: Final = re.compile(
 
 _OPERATOR: Final = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=|(?P<assigned>(?P<declared>[A-Za-z_]\w*\s*)?=(?!=))|\[")
 _OPERAND: Final = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.))")
+_SIMD: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\s+simd\b", re.I)
+_COUNTED: Final = re.compile(r"\s*(?:for\s*\(\s*(?P<name>\w+)\s*=|do\s+(?:\d+\s+)?(?P<index>\w+)\s*=)", re.I)
 _LOCAL_STATIC: Final = re.compile(r"\.\d+$|^_ZZ")
 """How the compiler names a static variable of a function."""
 
 MOST_LINES: Final = 60
 """Of a single block, before an access in it."""
+MOST_HEAD_LINES: Final = 8
+"""Between a directive and the head of its loop."""
 MOST_SHIFTED: Final = 4
 """Columns that macros make of a difference."""
 
@@ -75,6 +79,8 @@ class VariableNames:
         )
         if found is not None:
             return found
+        if counter := next(filter(None, map(find_simd_counter, (record.access, record.other_access))), ""):
+            return NamedElement(counter, (), True)
         name = guess_common_name(accesses, fortran)
         if not name:
             return NamedElement()
@@ -204,6 +210,23 @@ def is_fortran_place(place: AccessPlace) -> bool:
 def source_line(place: AccessPlace) -> str:
     """Return the text of the source line of a place; "" if it cannot be read."""
     return linecache.getline(place.file, place.line) if place.file and place.line else ""
+
+
+def is_simd_loop(place: AccessPlace) -> bool:
+    """Return whether a simd directive, without another construct, stands at a place."""
+    return bool(_SIMD.match(source_line(place)))
+
+
+def find_simd_counter(access: Access) -> str:
+    """Return the variable that counts a simd loop, if an access is what the loop itself does, beside its iterations:
+    that gives the variable its last value. "" if it is another access.
+    """
+    at = access.strand.at
+    if access.strand.what != "thread" or not is_simd_loop(at):
+        return ""
+    after = (linecache.getline(at.file, line) for line in range(at.line + 1, at.line + MOST_HEAD_LINES))
+    found = next(filter(None, map(_COUNTED.match, after)), None)
+    return str(found["name"] or found["index"]) if found else ""
 
 
 def get_preprocessed_line(place: AccessPlace) -> str:

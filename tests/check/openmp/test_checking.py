@@ -697,3 +697,116 @@ int main(void) {
 """,
     )
     assert ["iteration 30 " in one.message and "iteration 60015 " in one.message for one in found.findings] == [True]
+
+
+def test_a_simd_loop_that_runs_very_often_does_the_same_and_its_lanes_are_compared_in_some_runs(tmp_path: Path) -> None:
+    text = """#include <stdio.h>
+int main(void) {
+    static double a[64], b[64];
+    double sum = 0, last = 0;
+    unsigned u;
+    long count = 0;
+    for (int run = 0; run < 3000; run++) {
+        int j;
+#pragma omp simd reduction(+ : sum) lastprivate(j)
+        for (j = 0; j < 33; j++) sum += b[j] + j;
+#pragma omp simd lastprivate(last)
+        for (int k = 40; k > 3; k -= 3) last = a[k] = k + run;
+#pragma omp simd collapse(2) reduction(+ : count)
+        for (int m = 0; m < 4; m++)
+            for (u = 10; u > 2; u -= 2) count += m * (int)u;
+#pragma omp simd reduction(+ : count)
+        for (unsigned w = 5; w < 5u + (unsigned)run % 3; w++) count += w;
+#pragma omp simd
+        for (int k = 1; k < 4; k++) b[k] = b[k DISTANCE];
+        count += j;
+    }
+    FILE *file = fopen("RESULT", "w");
+    fprintf(file, "%g %g %ld", sum, last, count);
+    fclose(file);
+    return 0;
+}
+"""
+    result = tmp_path / "result"
+    right, wrong = (text.replace("RESULT", str(result)).replace("DISTANCE", one) for one in ("+ 0", "- 1"))
+    found = run(tmp_path, right)
+    assert found.findings == ()
+    assert result.read_text() == "1.584e+06 3003 619000"
+    assert any("simd loop in most of its runs" in one and ":9, 11, 13, 16" in one for one in found.looked.unchecked)
+    (one,) = run(tmp_path, wrong).findings
+    assert one.kind == "data-race"
+    assert {site.line for site in one.sites} == {19}
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        (
+            "prog.c",
+            """int main(void) {
+    double own[16], s = 0;
+    int k;
+#pragma omp parallel for private(own) reduction(+ : s)
+    for (int i = 0; i < 90; i++) {
+#pragma omp simd
+        for (k = 0; k < 16; k++) own[k] = k;
+        s += own[3];
+    }
+    return s < 0;
+}
+""",
+            6,
+        ),
+        (
+            "prog.f90",
+            """program p
+  integer :: i, k
+  real(8) :: s, own(16)
+  s = 0
+!$omp parallel do private(own) reduction(+:s)
+  do i = 1, 90
+!$omp simd
+    do k = 1, 16
+      own(k) = k
+    end do
+    s = s + own(3)
+  end do
+end program
+""",
+            7,
+        ),
+    ],
+)
+def test_a_shared_counter_of_a_simd_loop_is_named(tmp_path: Path, name: str, text: str, line: int) -> None:
+    """The loop gives it its last value in each iteration around it (OpenMP 5.2, 5.1.1: it is linear there)."""
+    (one,) = run(tmp_path, text, name).findings
+    assert one.message.startswith(f"data race on `k`: the simd loop at line {line} writes it")
+    assert "name `k` in private" in one.message
+    assert run(tmp_path, text.replace("private(own)", "private(own, k)"), name).findings == ()
+
+
+def test_a_plain_write_that_no_atomic_read_waits_for_is_found_among_many_reads(tmp_path: Path) -> None:
+    text = """int flag, data;
+int main(void) {
+    int sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < 500; i++) {
+        int seen;
+        for (int again = 0; again < 40; again++) {
+#pragma omp atomic read
+            seen = flag;
+            sum += seen;
+        }
+        if (i == 250) {
+            WRITE
+            flag = 1;
+        }
+    }
+    return sum < 0;
+}
+"""
+    (one,) = run(tmp_path, text.replace("WRITE", "")).findings
+    assert one.kind == "data-race"
+    assert {site.line for site in one.sites} == {9, 14}
+    assert run(tmp_path, text.replace("WRITE\n", "\n#pragma omp atomic write\n")).findings == ()

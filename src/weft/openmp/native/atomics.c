@@ -55,6 +55,12 @@ static void note_atomic_update(uintptr_t address, int order) {
         slot->node = create_history_of_two(old.node, old.last, slot->node);
 }
 
+/* Record an atomic compare-and-swap: an update if it was done, else a load with another memory order. */
+static void note_compare_exchange(uintptr_t address, bool is_done, int order, int failure_order) {
+    if (is_done) note_atomic_update(address, order);
+    else note_atomic_acquire(address, failure_order);
+}
+
 /* Record an atomic thread fence: earlier relaxed loads acquire now, and later relaxed stores release. */
 static void note_fence(void) {
     if (!now.on) return;
@@ -70,7 +76,7 @@ static void note_fence(void) {
 #define WRITES(address, n) check_hooked_access((uintptr_t)(address), n, true, ATOMIC, PLACE)
 #define ATOMICS(bits, type)                                                                                            \
     type __tsan_atomic##bits##_load(const volatile type *address, int order) {                                         \
-        check_hooked_access((uintptr_t)address, sizeof(type), false, ATOMIC, PLACE), yield_when_polling(),             \
+        check_hooked_access((uintptr_t)address, sizeof(type), false, ATOMIC, PLACE), yield_when_polling((uintptr_t)address),              \
             note_atomic_acquire((uintptr_t)address, order);                                                            \
         return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                                             \
     }                                                                                                                  \
@@ -84,19 +90,21 @@ static void note_fence(void) {
         return __atomic_exchange_n(address, v, __ATOMIC_SEQ_CST);                                                      \
     }                                                                                                                  \
     int __tsan_atomic##bits##_compare_exchange_strong(volatile type *address, type *c, type v, int order, int f) {     \
-        (void)f, WRITES(address, sizeof(type)), yield_when_polling();                                                  \
-        note_atomic_update((uintptr_t)address, order);                                                                 \
-        return __atomic_compare_exchange_n(address, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                      \
+        WRITES(address, sizeof(type)), yield_when_polling((uintptr_t)address);                                         \
+        int is_done = __atomic_compare_exchange_n(address, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);               \
+        note_compare_exchange((uintptr_t)address, is_done, order, f);                                                  \
+        return is_done;                                                                                                \
     }                                                                                                                  \
     int __tsan_atomic##bits##_compare_exchange_weak(volatile type *address, type *c, type v, int order, int f) {       \
-        (void)f, WRITES(address, sizeof(type)), yield_when_polling();                                                  \
-        note_atomic_update((uintptr_t)address, order);                                                                 \
-        return __atomic_compare_exchange_n(address, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                      \
+        WRITES(address, sizeof(type)), yield_when_polling((uintptr_t)address);                                         \
+        int is_done = __atomic_compare_exchange_n(address, c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);               \
+        note_compare_exchange((uintptr_t)address, is_done, order, f);                                                  \
+        return is_done;                                                                                                \
     }                                                                                                                  \
     type __tsan_atomic##bits##_compare_exchange_val(volatile type *address, type c, type v, int order, int f) {        \
-        (void)f, WRITES(address, sizeof(type)), yield_when_polling();                                                  \
-        note_atomic_update((uintptr_t)address, order);                                                                 \
-        __atomic_compare_exchange_n(address, &c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
+        WRITES(address, sizeof(type)), yield_when_polling((uintptr_t)address);                                         \
+        int is_done = __atomic_compare_exchange_n(address, &c, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);              \
+        note_compare_exchange((uintptr_t)address, is_done, order, f);                                                  \
         return c;                                                                                                      \
     }                                                                                                                  \
     FETCH(bits, type, add)                                                                                             \

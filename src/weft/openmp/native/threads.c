@@ -380,6 +380,7 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
 /* Called by GCC's code for `#pragma omp parallel`: run `fn(data)` in a team. */
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned thread_count, unsigned flags) {
     (void)flags;
+    if (thread_count >= LANES && run_lanes_as_one(fn, data, BEGINNING(fn))) return;
     run_parallel_region(fn, data, thread_count, BEGINNING(fn), FRAME, false);
 }
 
