@@ -76,8 +76,8 @@ static void note_fence(void) {
 #define WRITES(address, n) check_hooked_access((uintptr_t)(address), n, true, ATOMIC, PLACE)
 #define ATOMICS(bits, type)                                                                                            \
     type __tsan_atomic##bits##_load(const volatile type *address, int order) {                                         \
-        check_hooked_access((uintptr_t)address, sizeof(type), false, ATOMIC, PLACE), yield_when_polling((uintptr_t)address),              \
-            note_atomic_acquire((uintptr_t)address, order);                                                            \
+        check_hooked_access((uintptr_t)address, sizeof(type), false, ATOMIC, PLACE),                                   \
+            yield_when_polling((uintptr_t)address), note_atomic_acquire((uintptr_t)address, order);                    \
         return __atomic_load_n(address, __ATOMIC_SEQ_CST);                                                             \
     }                                                                                                                  \
     void __tsan_atomic##bits##_store(volatile type *address, type v, int order) {                                      \

@@ -468,7 +468,7 @@ void yield_when_polling(uintptr_t address) {
     HOOK void __tsan_unaligned_read##n(uintptr_t address) { check_hooked_access(address, n, false, 0, PLACE); }        \
     HOOK void __tsan_unaligned_write##n(uintptr_t address) { check_hooked_access(address, n, true, 0, PLACE); }        \
     HOOK void __tsan_volatile_read##n(uintptr_t address) {                                                             \
-        check_hooked_access(address, n, false, 0, PLACE), yield_when_polling(address);                                        \
+        check_hooked_access(address, n, false, 0, PLACE), yield_when_polling(address);                                 \
     }                                                                                                                  \
     HOOK void __tsan_volatile_write##n(uintptr_t address) { check_hooked_access(address, n, true, 0, PLACE); }         \
     HOOK void __tsan_unaligned_volatile_read##n(uintptr_t address) {                                                   \

@@ -233,8 +233,7 @@ static bool should_mark_stay(mark_t number, uint32_t place) {
 /* Store the current read in a shadow word if the reader recorded there happens before it, or is of the thread whose stack
  * this is. Return whether the read is covered by the word. */
 static bool store_read_in_word(mark_t *word, uintptr_t address, uint32_t place) {
-    if (!is_mark_over(*word) &&
-        !(is_own_stack(address) && are_of_same_thread(get_mark_strand(*word), now.current)) &&
+    if (!is_mark_over(*word) && !(is_own_stack(address) && are_of_same_thread(get_mark_strand(*word), now.current)) &&
         !is_access_of_mark_earlier(*word, BRIEF_OR_FALSE))
         return false;
     if (!should_mark_stay(*word, place)) *word = find_or_make_mark(place);
