@@ -22,6 +22,7 @@ _KEYWORDS: Final = frozenset(
 _NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)\b(?!\s*\()")
 _FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
 _ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
+_ATOMIC_CALL: Final = re.compile(r"\b__(?:sync|atomic)_\w+\s*\(\s*(?:\([^()]*\)\s*)*&?\s*(?P<name>[A-Za-z_]\w*)")
 _SINGLE: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\b(?!\s*end\b).*\b(?:single|workshare)\b", re.I)
 _PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|[!c*]\$)", re.I)
 _ASSIGNED: Final = re.compile(
@@ -62,12 +63,16 @@ class VariableNames:
             self.module.close()
 
     def name_memory(
-        self, record: RawOpenMPFinding, accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool
+        self,
+        record: RawOpenMPFinding,
+        accesses: Sequence[tuple[AccessPlace, bool]],
+        fortran: bool,
+        calls: Sequence[Sequence[AccessPlace]] = (),
     ) -> NamedElement:
         """Return the variable and element that a raw finding is about.
 
         `accesses`: the place of each access, and whether it writes; the source lines give the name if debugging
-        information does not.
+        information does not. `calls`: the calls that lead to each of them, in whose lines the name may stand instead.
         """
         address, pc = record.address, record.access.pc - self.base
         if (
@@ -81,7 +86,7 @@ class VariableNames:
             return found
         if counter := next(filter(None, map(find_simd_counter, (record.access, record.other_access))), ""):
             return NamedElement(counter, (), True)
-        name = guess_common_name(accesses, fortran)
+        name = guess_common_name(accesses, fortran, calls)
         if not name:
             return NamedElement()
         shape = self._find_shape(pc, name)
@@ -274,13 +279,21 @@ def find_atomic_statement_line(file_name: str, line: int) -> int:
     return line
 
 
-def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
+def guess_common_name(
+    accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool, calls: Sequence[Sequence[AccessPlace]] = ()
+) -> str:
     """Return the likely name of the variable that several accesses share: a name in all their source lines, preferably
-    one that is written there. "" if the lines have no name in common.
+    one that is written there; if they have none in common, one in the lines of the `calls` that lead to them, too. ""
+    if these have no name in common either.
     """
     texts = [get_preprocessed_line(place) for place, _ in accesses]
     sets = [set(_find_identifiers(text, fortran)) for text in texts]
     common = set.intersection(*sets) if sets else set()
+    if not common and len(calls) == len(sets):
+        outer = [
+            [name for call in one for name in _find_identifiers(get_preprocessed_line(call), fortran)] for one in calls
+        ]
+        common = set.intersection(*(own.union(more) for own, more in zip(sets, outer, strict=True)))
     exact = (
         []
         if fortran
@@ -356,7 +369,11 @@ def _statement_end(text: str, at: int) -> int:
 
 
 def _find_identifiers(line_text: str, fortran: bool) -> Iterable[str]:
-    """Yield the identifiers of a line that are no keywords and not in strings."""
+    """Yield the identifiers of a line that are no keywords and not in strings. If an atomic function of the compiler is
+    called there, only what it accesses.
+    """
+    if atomic := _ATOMIC_CALL.search(line_text):
+        line_text = atomic["name"]
     pattern = _FORTRAN_NAME if fortran else _NAME
     for found in pattern.findall(re.sub(r'"[^"]*"', "", line_text)):
         name = found.lower() if fortran else found

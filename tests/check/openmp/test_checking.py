@@ -810,3 +810,98 @@ int main(void) {
     assert one.kind == "data-race"
     assert {site.line for site in one.sites} == {9, 14}
     assert run(tmp_path, text.replace("WRITE\n", "\n#pragma omp atomic write\n")).findings == ()
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(
+    ("fence", "order", "lines"),
+    [
+        ("atomic_thread_fence(memory_order_acquire);", "memory_order_release", set()),
+        ("", "memory_order_relaxed", {11, 19, 27}),
+    ],
+)
+def test_thousands_of_locks_of_ones_own_and_several_flags_before_a_fence_publish(
+    tmp_path: Path, fence: str, order: str, lines: set[int]
+) -> None:
+    found = run(
+        tmp_path,
+        f"""#include <stdatomic.h>
+atomic_int flags[3];
+static atomic_char locks[5000];
+static long data[3], counts[5000];
+int main(void) {{
+    long sum = 0;
+#pragma omp parallel for num_threads(4) reduction(+ : sum)
+    for (int t = 0; t < 4; t++) {{
+        if (t < 3) {{
+
+            data[t] = t + 1;
+            atomic_store_explicit(&flags[t], 1, memory_order_release);
+            continue;
+        }}
+        while (!atomic_load_explicit(&flags[0], memory_order_relaxed) |
+               !atomic_load_explicit(&flags[1], memory_order_relaxed) |
+               !atomic_load_explicit(&flags[2], memory_order_relaxed)) {{}}
+        {fence}
+        sum += data[0] + data[1] + data[2];
+    }}
+#pragma omp parallel for
+    for (int i = 0; i < 20000; i++) {{
+        int at = (int)((unsigned)i * 2654435761u % 5000);
+        while (atomic_exchange_explicit(&locks[at], 1, memory_order_acquire)) {{}}
+
+
+        counts[at]++;
+        atomic_store_explicit(&locks[at], 0, {order});
+    }}
+    return sum != 6;
+}}
+""",
+    )
+    assert {site.line for one in found.findings for site in one.sites} == lines
+    assert found.status == 0
+
+
+def test_constructs_that_a_macro_makes_are_counted(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """#define parallel_for _Pragma("omp parallel for") for
+int a[100];
+int main(void) {
+    parallel_for (int i = 0; i < 100; i++) a[i] = i;
+    for (int k = 0; k < 3; k++) {
+        parallel_for (int i = 0; i < 50; i++) a[i]++;
+    }
+    return a[9] != 12;
+}
+""",
+    )
+    assert found.findings == ()
+    assert sorted((one.construct.line, one.times, one.iterations) for one in found.looked.ran) == [
+        (4, 1, 100),
+        (6, 3, 150),
+    ]
+
+
+def test_what_a_function_of_a_header_swaps_has_the_name_of_its_call(tmp_path: Path) -> None:
+    (tmp_path / "swap.h").write_text(
+        """template <typename T> inline bool swap_if(T &x, T old_value, T new_value) {
+    return __sync_bool_compare_and_swap(&x, old_value, new_value);
+}
+"""
+    )
+    (one,) = run(
+        tmp_path,
+        """#include "swap.h"
+int main() {
+    int *best = new int[2]();
+#pragma omp parallel for
+    for (int i = 0; i < 100; i++) {
+        int old_value = best[1];
+        swap_if(best[1], old_value, i);
+    }
+}
+""",
+        "prog.cpp",
+    ).findings
+    assert one.message.startswith("data race on `best")

@@ -157,6 +157,7 @@ struct span {
 };
 
 #define MOST_PRIVATES 24
+#define MOST_FENCED 16
 
 struct thread {
     pthread_t id;
@@ -178,7 +179,8 @@ struct thread {
     uintptr_t frame; /* of the implicit task: what is below on the stack is its own */
     uintptr_t stack_low, stack_high, tls_low, tls_high, lowest;
     uintptr_t parked_frame;
-    strand_t fence_from;
+    strand_t fence_from[MOST_FENCED]; /* the releases that relaxed loads read from since the last fence */
+    int fence_count;
     bool fenced;
     struct span privates[MOST_PRIVATES]; /* private variables without a value, and the bounds of all */
     int private_count;
