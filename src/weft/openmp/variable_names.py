@@ -23,6 +23,8 @@ _NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)\b(?!\s*\()")
 _FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
 _ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
 _ATOMIC_CALL: Final = re.compile(r"\b__(?:sync|atomic)_\w+\s*\(\s*(?:\([^()]*\)\s*)*&?\s*(?P<name>[A-Za-z_]\w*)")
+_BY_POINTER: Final = re.compile(r"(?<![\w)\]])\s*\*\s*[A-Za-z_]\w*|\b__(?:sync|atomic)_\w+\s*\(")
+_PASSED: Final = re.compile(r"[(,]\s*&\s*([A-Za-z_]\w*)\s*[\[,)]")
 _SINGLE: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\b(?!\s*end\b).*\b(?:single|workshare)\b", re.I)
 _PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|[!c*]\$)", re.I)
 _ASSIGNED: Final = re.compile(
@@ -294,6 +296,8 @@ def guess_common_name(
             [name for call in one for name in _find_identifiers(get_preprocessed_line(call), fortran)] for one in calls
         ]
         common = set.intersection(*(own.union(more) for own, more in zip(sets, outer, strict=True)))
+    if name := _find_passed_name(texts, calls):
+        return name
     exact = (
         []
         if fortran
@@ -320,6 +324,17 @@ def guess_common_name(
             if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
                 return name
     return next((name for text in texts for name in _find_identifiers(text, fortran) if name in common), "")
+
+
+def _find_passed_name(texts: Sequence[str], calls: Sequence[Sequence[AccessPlace]]) -> str:
+    """Return the only variable whose address, or an element's, the calls of all accesses pass on, if the accesses are
+    made by a pointer (`*a`) or by an atomic function of the compiler; "" otherwise.
+    """
+    if not (calls and all(calls) and all(map(_BY_POINTER.search, texts))):
+        return ""
+    passed = [{name for call in one for name in _PASSED.findall(get_preprocessed_line(call))} for one in calls]
+    common = set.intersection(*passed)
+    return common.pop() if len(common) == 1 else ""
 
 
 def _variable_at_operator(line_text: str, column: int, write: bool) -> str:

@@ -905,3 +905,36 @@ int main() {
         "prog.cpp",
     ).findings
     assert one.message.startswith("data race on `best")
+
+
+@pytest.mark.parametrize(("own", "kinds"), [("", set()), ("static ", {"data-race"})])
+def test_the_stack_of_a_thread_is_another_ones_in_each_inner_region(tmp_path: Path, own: str, kinds: set[str]) -> None:
+    """A worker of the inner regions serves one iteration after another, in no order."""
+    found = run(
+        tmp_path,
+        f"""static void __attribute__((noinline)) fill(long *p, int n) {{
+    for (int k = 0; k < n; k++) p[k] = k + (k ? p[k - 1] : 0);
+}}
+static long __attribute__((noinline)) sum_up(int n) {{
+    {own}long part[64];
+    fill(part, n);
+    return part[n - 1];
+}}
+int main(void) {{
+    long total = 0;
+#pragma omp parallel for reduction(+ : total)
+    for (int i = 0; i < 100; i++) {{
+#pragma omp parallel num_threads(i % 7 + 2) reduction(+ : total)
+        {{
+            total += sum_up(i % 32 + 1);
+            for (int k = 0; k < i * 7 % 5; k++) {{
+#pragma omp barrier
+                total += sum_up(20 + k);
+            }}
+        }}
+    }}
+    return total < 0;
+}}
+""",
+    )
+    assert {one.kind for one in found.findings} == kinds

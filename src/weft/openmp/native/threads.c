@@ -255,6 +255,7 @@ static void *run_thread_loop(void *data) {
         }
         weft_me = self;
         set_current_strand(me->current);
+        if (me->team->level > 1 && me->lowest < FRAME) clear_shadow(me->lowest, FRAME); /* another region's */
         run_implicit_task(me->team, me->number, FRAME);
         struct thread *next = find_next_ready_thread();
         if (!next) end_deadlocked_program();
