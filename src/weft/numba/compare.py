@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
@@ -31,9 +31,6 @@ _MEMCMP.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 SEQUENCES: Final = (tuple, list)
 NUMBERS: Final = (int, float, complex, np.generic)
 TEXTS: Final = (str, bytes, type(None))
-
-
-Rewrite: TypeAlias = Callable[[types.FunctionType], tuple[types.CodeType, Mapping[str, object]] | None]
 
 
 class NotCopyableError(Exception):
@@ -213,13 +210,9 @@ def _unwritten_elements(result: NDArray[Any]) -> NDArray[Any]:
 
 
 class Variants:
-    """Functions and their callees compiled with other options: sequentially, or with every index checked.
+    """Functions and their callees compiled with other options: sequentially, or with every index checked."""
 
-    `rewrite` may give other code for a function, with the global names that the code needs.
-    """
-
-    def __init__(self, rewrite: Rewrite = lambda _: None, **options: Any) -> None:
-        self._rewrite = rewrite
+    def __init__(self, **options: Any) -> None:
         self._options = options
         self._made: dict[int, Dispatcher] = {}
         self._keep: list[Dispatcher] = []
@@ -231,17 +224,16 @@ class Variants:
         if id(dispatcher) in self._made:
             return self._made[id(dispatcher)]
         function = dispatcher.py_func
-        code, more = self._rewrite(function) or (function.__code__, {})
-        known = function.__globals__ | more
+        known = dict(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        copy = types.FunctionType(code, known, function.__name__, function.__defaults__, cells or None)
+        copy = types.FunctionType(function.__code__, known, function.__name__, function.__defaults__, cells or None)
         copy.__kwdefaults__ = function.__kwdefaults__
         copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
         options = {**dispatcher.targetoptions, **self._options}
         made = type(dispatcher)(copy, dict(dispatcher.locals), options)
         self._made[id(dispatcher)] = made
         self._keep.append(dispatcher)
-        for name in _find_used_names(code):
+        for name in _find_used_names(function.__code__):
             if isinstance(known.get(name), Dispatcher):
                 known[name] = self.get_variant(known[name])
         for cell, original in zip(cells, function.__closure__ or (), strict=True):
