@@ -180,12 +180,21 @@ class OtherMessage(Facts):
     event: EventId
 
 
+class Polled(Facts):
+    """A rank that only polled, how often and for how long."""
+
+    rank: int
+    count: int
+    seconds: float
+
+
 class Deadlock(Evidence):
-    """Who waits for whom, and what nearly fits."""
+    """Who waits for whom, what nearly fits, and which of the ranks poll."""
 
     waits: Sequence[Wait]
     cycle: Sequence[int] = ()
     near_misses: Sequence[OtherCall | OtherTag | OtherMessage] = ()
+    polling: Sequence[Polled] = ()
 
 
 class Alternative(Evidence):

@@ -18,9 +18,10 @@ from weft.launch import finish, rank_processes, rankfile, watch
 from weft.launch.rankfile import SLOT, RankFileWatch, locate_newest_events, read_chunks, read_header
 from weft.launch.watch import RankWatch
 from weft.native.headers.record import kernel
-from weft.trace.layout import PAGE, Flag, Level, State, StreamKind
+from weft.trace.layout import EVENT, PAGE, Flag, Level, State, StreamKind
 
 OPEN, CLOSED = 0, int(Flag.CLOSED)
+DURATION, COUNT = (EVENT.fields[name][1] for name in ("duration", "count"))
 
 
 class Record:
@@ -39,7 +40,7 @@ class Record:
         """Append an event."""
         slot = bytearray(SLOT)
         slot[rankfile.FLAGS_OFFSET] = flags
-        slot[40:44] = count.to_bytes(4, "little")
+        slot[COUNT : COUNT + 4] = count.to_bytes(4, "little")
         assert self.append(StreamKind.EVENTS, thread, bytes(slot)) == 0
 
     def append(self, kind: int, thread: int, data: bytes) -> int:
@@ -53,8 +54,17 @@ class Record:
         if flags is not None:
             os.pwrite(file, bytes([flags]), start + rankfile.FLAGS_OFFSET)
         if count is not None:
-            os.pwrite(file, count.to_bytes(4, "little"), start + 40)
+            os.pwrite(file, count.to_bytes(4, "little"), start + COUNT)
         os.close(file)
+
+    def poll(self, count: int, *, duration: int, thread: int = 0) -> None:
+        """Change the newest event of a thread as the shim does at a failed poll."""
+        self.patch(flags=CLOSED, count=count, thread=thread)
+        with self.path.open("r+b") as file:
+            (start, _), *_ = locate_newest_events(read_chunks(file.fileno(), os.pread(file.fileno(), PAGE, 0))[0])[
+                thread
+            ]
+            os.pwrite(file.fileno(), duration.to_bytes(4, "little"), start + DURATION)
 
     def close(self, state: State) -> None:
         self.kernel.weft_record_close(self.handle, int(state))
@@ -99,6 +109,19 @@ def test_a_rank_outside_mpi_means_no_standstill(tmp_path: Path) -> None:
     Record(tmp_path, 0, 2).call(OPEN)
     Record(tmp_path, 1, 2).call(CLOSED)
     assert goes_on(RankWatch(tmp_path))
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_polls_in_vain_are_silence_but_no_standstill(tmp_path: Path, *, calls: bool) -> None:
+    Record(tmp_path, 0, 2).call(OPEN)
+    poller = Record(tmp_path, 1, 2)
+    poller.call(CLOSED)
+    watched = RankWatch(tmp_path)
+    for count in range(2, 40):
+        poller.poll(count, duration=0 if calls else count)  # other folded calls keep the time of their first
+        time.sleep(watched.look_at_ranks())
+    assert (watched.silent_for > 0.3) is not calls
+    assert watched.still_for == 0
 
 
 def test_a_rank_that_has_not_begun_means_no_standstill(tmp_path: Path) -> None:

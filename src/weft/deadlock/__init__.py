@@ -8,10 +8,11 @@ from datetime import datetime
 
 from weft.deadlock import pvm_barriers
 from weft.deadlock.blocked_ranks import Standstill
+from weft.deadlock.polling_ranks import PollingStandstill
 from weft.deadlock.wait_for_graph import find_components
 from weft.deadlock.wording import make_finding
 from weft.findings import Finding
-from weft.trace import Event, Trace
+from weft.trace import Event, Level, Trace
 
 __all__ = ["find"]
 
@@ -26,11 +27,23 @@ def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
     `gone`: indices of ranks whose process is known to have ended though their record does not say so.
     """
     standstill = Standstill(trace, gone)
-    if not standstill.open_calls or not standstill.stuck:
-        return []
-    proven = standstill.stuck if _sends_surely_wait(standstill) else Standstill(trace, gone, buffering=True).stuck
+    surely_wait = bool(standstill.stuck) and _sends_surely_wait(standstill)
+    proven = standstill.stuck if surely_wait else Standstill(trace, gone, buffering=True).stuck
     found = [(part, _make_finding(standstill, part)) for part in find_components(standstill.stuck, standstill.needs)]
-    return [told if part <= proven else replace(told, certainty="possible") for part, told in found]
+    result = [told if part <= proven else replace(told, certainty="possible") for part, told in found]
+    return result + _find_polling(trace, gone, standstill.stuck)
+
+
+def _find_polling(trace: Trace, gone: Collection[int], stuck: frozenset[int]) -> list[Finding]:
+    """Return a finding for each set of ranks, without any of `stuck`, that could not go on when a signal from outside
+    came, as some of them did nothing but poll. It is possible, not certain: a program may leave its loop by itself."""
+    if trace.run.get("ended") not in ("interrupted", "killed") or trace.level == Level.OUTCOMES:
+        return []
+    standstill = PollingStandstill(trace, gone, buffering=True)
+    if not standstill.polling:
+        return []
+    parts = find_components(standstill.stuck, standstill.needs)
+    return [make_finding(standstill, part) for part in parts if part & standstill.polling.keys() and not part & stuck]
 
 
 def _make_finding(standstill: Standstill, part: frozenset[int]) -> Finding:

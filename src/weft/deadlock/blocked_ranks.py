@@ -21,6 +21,7 @@ from weft.terms import calls
 from weft.terms.windows import group_members
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL, Level
+from weft.trace.sites import CallSite
 
 _ANY_OF_REQUESTS = calls.OF_ANY | calls.OF_SOME
 _OF_A_TASK = 1
@@ -70,6 +71,17 @@ class _Wanted:
     sure: bool = True
 
 
+@dataclass(frozen=True)
+class Polling:
+    """A rank that only polled: the different polls of its loops, the last of each, with their number and time."""
+
+    polls: tuple[Event, ...]
+    count: int
+    span_ns: float
+    beside: CallSite | None = None
+    """Where another thread of the rank, which is in no call of MPI, slept meanwhile."""
+
+
 class Standstill:
     """A run in which no rank moves: who is blocked in which call, and who can never continue.
 
@@ -89,6 +101,12 @@ class Standstill:
         self._shared: dict[tuple[frozenset[int], bool], Need] = {}
         self._proven = trace.run.get("ended") == "deadlock"
 
+    @cached_property
+    def polling(self) -> Mapping[int, Polling]:
+        """Return by rank index the ranks that count as waiting because they only poll. None do here: a rank that polls
+        may go on."""
+        return {}
+
     # Ranks
 
     @cached_property
@@ -96,22 +114,25 @@ class Standstill:
         """Return by rank index the calls that have not returned. A rank is in it if the last call of each of its
         threads is open (in a run that was proven to be deadlocked: of one thread), and nothing from outside of the run
         can free it."""
-        found = {}
-        for r in self.trace.ranks:
-            if (
-                r.index in self.gone
-                or self.trace.level == Level.OUTCOMES
-                or r.state in ("missing", "stopped", "aborted", "damaged")
-                or _may_hear_from_outside(r)
-            ):
-                continue
-            calls_ = _find_last_calls(r)
-            open_ = [event for event in calls_ if event.open]
-            # A thread whose last call returned may compute on. Where the run was already proven to be deadlocked,
-            # it has ended.
-            if open_ and (len(open_) == len(calls_) or self._proven):
-                found[r.index] = open_
-        return found
+        ranks = (r for r in self.trace.ranks if r.index not in self.gone and self.may_be_blocked(r))
+        return {r.index: found for r in ranks if (found := self.find_open_calls(r))}
+
+    def may_be_blocked(self, rank: Rank) -> bool:
+        """Return whether the record says enough of a rank that has not ended, and nobody outside of the run can free
+        it."""
+        unknown = rank.state in ("missing", "stopped", "aborted", "damaged")
+        return self.trace.level != Level.OUTCOMES and not unknown and not _may_hear_from_outside(rank)
+
+    def find_open_calls(self, rank: Rank) -> list[Event]:
+        """Return the calls of a rank that have not returned; [] if one of its threads may compute on, as its last call
+        returned. Where the run was already proven to be deadlocked, such a thread has ended."""
+        calls_ = _find_last_calls(rank)
+        open_ = [event for event in calls_ if event.open]
+        return open_ if len(open_) == len(calls_) or self._proven else []
+
+    def waiting_function(self, event: Event) -> str:
+        """Return the name of the function that a call waits in, without `MPI_`."""
+        return base_name(event.function.name)
 
     @cached_property
     def blocked(self) -> dict[int, list[Blocked]]:
@@ -147,7 +168,7 @@ class Standstill:
 
     def _wanted_messages(self, event: Event) -> Iterator[_Wanted]:
         """Yield the messages and receives that must come before an open call can return."""
-        name = base_name(event.function.name)
+        name = self.waiting_function(event)
         if name in calls.RECVS or name in calls.PROBES:
             yield from self._want_message("probe" if name in calls.PROBES else "message", event)
         elif name in calls.SENDS:
@@ -230,7 +251,7 @@ class Standstill:
     def _analyse_call(self, event: Event, asks: list[_Wanted], ledgers: dict[int, Ledger]) -> Blocked:
         """Return what an open call needs before it can return, and the reasons for which it still waits. `asks`: the
         messages and receives that it needs."""
-        name = base_name(event.function.name)
+        name = self.waiting_function(event)
         reasons = [self._reason_for(ask, ledgers) for ask in asks]
         if name in calls.WAITS:
             reasons += self._reasons_of_collective_requests(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +17,15 @@ from weft.deadlock.message_balance import make_ledgers
 from weft.deadlock.partitions import describe_partitions
 from weft.deadlock.rounds import RoundCounts
 from weft.deadlock.wait_for_graph import find_cores
-from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Wait
+from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Polled, Wait
 from weft.findings import Finding
 from weft.mpi.meaning import base_name
 from weft.terms import calls, describe
 from weft.terms.calls import masks_of
+from weft.terms.library_code import is_library_code
 from weft.trace import Communicator, Event, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
+from weft.trace.sites import CallSite
 
 if TYPE_CHECKING:
     from weft.deadlock.message_balance import Channel, Ledger
@@ -77,12 +80,12 @@ class _FindingMaker:
     def make_finding(self) -> Finding:
         """Return the finding about the set of ranks."""
         message = self._describe_deadlock()
-        message += self._describe_others()
+        message += self._describe_others() + self._describe_polling()
         groups = [*self.groups, *self._group_ranks(self.behind)]
         return Finding(
             kind="deadlock",
             severity="error",
-            certainty="certain",
+            certainty="possible" if self.part & self.standstill.polling.keys() else "certain",
             message=message,
             ranks=tuple(sorted(self.part)),
             sites=tuple(dict.fromkeys(describe.finding_site(event) for event in self._events_to_show(groups)))[
@@ -98,7 +101,7 @@ class _FindingMaker:
         text = ""
         for group in [g for g in self.groups if not self.told.issuperset(g.ranks)][:MAX_CYCLE]:
             self.told.update(group.ranks)
-            text += f"; {rank_words(group.ranks)} {_verb(group.ranks)} in {_describe_call(group)}"
+            text += f"; {self._describe_waiting(group)}"
         left = self.part - self.told
         if left:
             text += f"; {self._describe_followers(left)}"
@@ -111,7 +114,7 @@ class _FindingMaker:
         wanted = frozenset().union(*(self.standstill.needs[i].all_ranks() for i in ranks))
         if len(groups) > 1 or len(wanted) > MAX_CYCLE:
             return f"{rank_words(ranks)} {_verb(tuple(ranks))} in turn for the ranks named"
-        return f"{rank_words(ranks)} {_verb(tuple(ranks))} in {_describe_call(groups[0])} for {rank_words(wanted)}"
+        return f"{self._describe_waiting(groups[0])} for {rank_words(wanted)}"
 
     def _events_to_show(self, groups: list[Group]) -> list[Event]:
         """Return one call of each group, then those of all its ranks."""
@@ -129,7 +132,12 @@ class _FindingMaker:
             for g in groups[:64]
         ]
         cycle = self._find_cycle(frozenset().union(*self.cores))
-        return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses))
+        polling = [
+            Polled(rank=i, count=polling.count, seconds=polling.span_ns / 1e9)
+            for i, polling in sorted(self.standstill.polling.items())[:64]
+            if i in self.part
+        ]
+        return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses), polling=tuple(polling))
 
     def _group_ranks(self, ranks: Iterable[int]) -> list[Group]:
         """Return the blocked ranks grouped by call, source line, and for a wait the request that it is for. The groups
@@ -146,11 +154,42 @@ class _FindingMaker:
             )
             by_call[key].append(index)
         groups = [self._make_group(found) for found in by_call.values()]
-        return sorted(groups, key=lambda g: (_FIRST[g.what], g.ranks[0]))
+        return sorted(groups, key=lambda g: (self._polls_inside_library(g), _FIRST[g.what], g.ranks[0]))
 
     def _make_group(self, ranks: list[int]) -> Group:
         return Group(
             tuple(ranks), self.blocked[ranks[0]], describe.task_suffix(*(self.blocked[i].event for i in ranks))
+        )
+
+    def _is_polling(self, group: Group) -> bool:
+        return group.ranks[0] in self.standstill.polling
+
+    def _polls_inside_library(self, group: Group) -> bool:
+        """Return whether a group polls in code that is not the user's, such as the idle worker of a pool."""
+        return self._is_polling(group) and is_library_code(group.blocked.event.site)
+
+    def _describe_waiting(self, group: Group) -> str:
+        """Return that the ranks of a group wait in their call, or that they poll."""
+        verb = _polls(group.ranks) if self._is_polling(group) else f"{_verb(group.ranks)} in"
+        return f"{rank_words(group.ranks)} {verb} {_describe_call(group)}"
+
+    def _describe_polling(self) -> str:
+        """Return the sentence on what is not proven of ranks that poll: that they will never do anything else. "" if
+        none polls."""
+        found = {i: self.standstill.polling[i] for i in sorted(self.part & self.standstill.polling.keys())}
+        if not found:
+            return ""
+        who = rank_words(found)
+        one = len(found) == 1
+        longest = max(found.values(), key=lambda polling: polling.span_ns)
+        times = f"{longest.count:,} times in " if one else "for "
+        beside = next(((i, p.beside) for i, p in found.items() if p.beside is not None and p.beside.known), None)
+        other = f" or goes on from {_name_line(beside[1])} in another thread" if beside and one else ""
+        if beside and not one:
+            other = f" or rank {beside[0]} goes on from {_name_line(beside[1])} in another thread"
+        return (
+            f". {who[0].upper()}{who[1:]} polled {times}{longest.span_ns / 1e9:.3g} s, and nothing can come: nobody "
+            f"goes on unless {'it' if one else 'one of them'} leaves its loop by itself{other}"
         )
 
     # Sentences
@@ -164,7 +203,7 @@ class _FindingMaker:
         first = next(filter(self._has_near_message, self.groups[:MAX_GROUPS]), self.groups[0])
         blocked = first.blocked
         self.told.update(first.ranks)
-        head = f"{rank_words(first.ranks)} {_verb(first.ranks)} in {_describe_call(first)}"
+        head = self._describe_waiting(first)
         reasons = [r for r in blocked.reasons if r.need.all_ranks()] or list(blocked.reasons)
         if not reasons:
             return head
@@ -246,6 +285,10 @@ class _FindingMaker:
             if not others:
                 return f"nobody is left who could send {_tagged(reason.tag)}{near}"
             where = self._describe_places(sorted(others), group)
+            if len(others) == 1:
+                return (
+                    f"{_name(min(others))}, the only one who could send {_tagged(reason.tag)}, does not{near}: {where}"
+                )
             return f"nobody who could send {_tagged(reason.tag)} does{near}: {where}"
         if len(group.ranks) > 1:
             wanted = {p for i in group.ranks for p in self.standstill.needs[i].all_ranks()}
@@ -405,7 +448,8 @@ class _FindingMaker:
             parts.append(f"{rank_words(gone)} {'has' if len(gone) == 1 else 'have'} ended")
         groups = self._group_ranks(inside)
         for other in groups[:MAX_GROUPS]:
-            parts.append(f"{rank_words(other.ranks)} {_is(other.ranks)} in {_describe_call(other)}")
+            is_in = _polls(other.ranks) if self._is_polling(other) else f"{_is(other.ranks)} in"
+            parts.append(f"{rank_words(other.ranks)} {is_in} {_describe_call(other)}")
         if len(groups) > MAX_GROUPS:
             parts.append(f"the others in {len(groups) - MAX_GROUPS} other calls")
         return listed(parts)
@@ -436,7 +480,8 @@ class _FindingMaker:
         self.told.update((index, *with_it))
         task = describe.task_suffix(*(self.blocked[i].event for i in (index, *with_it)))
         call = f"{describe.call_words(blocked.event)}{describe.site_suffix(blocked.event)}{_describe_request(blocked)}"
-        return f"{subject} in {call}{task}{self._describe_company(blocked, group, with_it)}"
+        is_in = subject.replace(" is", " polls") if index in self.standstill.polling else f"{subject} in"
+        return f"{is_in} {call}{task}{self._describe_company(blocked, group, with_it)}"
 
     def _describe_company(self, blocked: Blocked, group: Group, company: list[int]) -> str:
         """Return words after a call in which a rank is blocked that say which ranks are in it, too, and that it waits
@@ -477,9 +522,10 @@ class _FindingMaker:
         parts: list[str] = []
         for index in shown:
             following = next(iter(self.standstill.needs[index].all_ranks()))
-            verb = "" if parts else "waits "
+            mixed = not self.standstill.polling.keys().isdisjoint(shown)
+            verb = "polls" if index in self.standstill.polling else "in" if parts and not mixed else "waits in"
             whom = f" for rank {following}" if len(cycle) > 2 else ""
-            parts.append(f"rank {index} {verb}in {_describe_call(self._make_group([index]))}{whom}")
+            parts.append(f"rank {index} {verb} {_describe_call(self._make_group([index]))}{whom}")
         if len(cycle) == 2:
             return f"{' and '.join(parts)}: each waits for the other"
         if shown is cycle:
@@ -524,7 +570,7 @@ def _describe_call(group: Group) -> str:
 
 def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:
     """Return what a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
-    if base_name(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
+    if base_name(blocked.event.function.name) not in calls.WAITS | calls.TESTS or not blocked.reasons:
         return ""
     made = blocked.reasons[0].event
     of = describe.site_suffix(made).replace(" at ", " of ", 1)
@@ -537,6 +583,14 @@ def _name(index: int) -> str:
 
 def _verb(ranks: tuple[int, ...]) -> str:
     return "waits" if len(ranks) == 1 else "wait"
+
+
+def _polls(ranks: tuple[int, ...]) -> str:
+    return "polls" if len(ranks) == 1 else "poll"
+
+
+def _name_line(place: CallSite) -> str:
+    return f"{PurePath(place.file or '').name}:{place.line}"
 
 
 def _is(ranks: Iterable[int]) -> str:

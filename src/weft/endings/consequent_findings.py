@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from weft.deadlock.blocked_ranks import Standstill
@@ -169,14 +169,19 @@ def _ranks_stuck_anyway(trace: Trace, ended: list[int]) -> frozenset[int]:
     return standstill.stuck_despite(ended) - standstill.gone
 
 
-def _find_cause(trace: Trace, finding: Finding, causes: Collection[int], stuck_anyway: frozenset[int]) -> int | None:
-    """Return the rank from whose end a finding follows, None if it follows from none. `causes`: the ranks that ended;
-    `stuck_anyway`: ranks that would be blocked even if these went on."""
+def _find_cause(
+    trace: Trace, finding: Finding, causes: Mapping[int, Finding | None], stuck_anyway: frozenset[int]
+) -> int | None:
+    """Return the rank from whose end a finding follows, None if it follows from none. `causes`: the ranks that ended,
+    with the finding on that end, None where a signal from outside ended the rank; `stuck_anyway`: ranks that would be
+    blocked even if these went on."""
     if finding.kind == "deadlock":
         if stuck_anyway.intersection(finding.ranks):
             return None
         waits = finding.evidence.waits if isinstance(finding.evidence, Deadlock) else ()
         named = {rank for wait in waits for rank in wait.for_}
+        if isinstance(finding.evidence, Deadlock) and finding.evidence.polling:  # as it was before a signal came
+            return next((rank for rank in sorted(named) if causes.get(rank) is not None), None)
         return next((rank for rank in sorted(named) if rank in causes), min(causes))
     return next((rank for rank in sorted(_find_involved_ranks(trace, finding)) if rank in causes), None)
 

@@ -18,7 +18,7 @@ _ORDER: Final = list(How)
 
 def describe_ends(trace: Trace, reported: Collection[int] = ()) -> list[str]:
     """Return a line for each group of ranks that ended alike, first for those that caused their end themselves. [] for
-    a run that finished. `reported`: ranks to leave out, as a finding reports their end."""
+    a run that finished. `reported`: ranks to leave out, as a finding reports their end or where they waited."""
     if trace.level == Level.OUTCOMES:
         return []
     found = find_ends(trace)
@@ -32,7 +32,7 @@ def describe_ends(trace: Trace, reported: Collection[int] = ()) -> list[str]:
     if len(groups) > MAX_LINES:
         left = sum(len(group) for _, group in groups[MAX_LINES:])
         said.append(f"and {plural(left, 'more rank')} elsewhere: weft view --text {printable(str(trace.path))}")
-    return describe_waits(trace, found) + said + _explain_kill(trace, found)
+    return describe_waits(trace, found, reported) + said + _explain_kill(trace, found)
 
 
 def _explain_kill(trace: Trace, found: list[End]) -> list[str]:

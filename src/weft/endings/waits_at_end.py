@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -25,9 +25,9 @@ _LAST: Final = 64
 _LEAST_POLLS: Final = 10
 
 
-def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
+def describe_waits(trace: Trace, found: Sequence[End], reported: Collection[int] = ()) -> list[str]:
     """Return a line for each call in which ranks waited when the run ended: for whom, and where these ranks were. The
-    lines do not claim a deadlock, since a rank outside MPI might have gone on."""
+    lines do not claim a deadlock, since a rank outside MPI might have gone on. `reported`: ranks to leave out."""
     if trace.run.get("ended") not in ("interrupted", "killed") or not any(end.how is How.SIGNAL for end in found):
         return []
     standstill = Standstill(trace.at_end)
@@ -37,7 +37,7 @@ def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
     reasons: dict[tuple[str, tuple[int, ...]], Reason] = {}
     for rank, blocked in sorted(standstill.blocked.items()):
         reason = next((r for b in blocked for r in b.reasons if r.need.all_ranks()), None)
-        if reason is None or rank in told:
+        if reason is None or rank in told or rank in reported:
             continue
         key = (call_words(blocked[0].event) + site_suffix(blocked[0].event), tuple(sorted(reason.need.all_ranks())))
         groups.setdefault(key, []).append(rank)

@@ -39,6 +39,8 @@ def header_offset(name: str) -> int:
 
 SLOT: Final = EVENT.itemsize
 FLAGS_OFFSET: Final = 14
+_POLLED: Final = tuple(slice(start, start + 4) for start in (8, 36))
+"""Where an event has its duration and its count, which change with one more failed poll."""
 CHUNK_TABLE: Final = header_offset("chunks")
 CHUNK_FORMAT: Final = struct.Struct("<HHIQQ")
 STATE: Final = struct.Struct("<IIiiI")
@@ -175,6 +177,8 @@ class RankFileWatch:
         self._slots: dict[int, list[tuple[int, int]]] | None = None
         self._newest: dict[int, bytes] = {}
         self._identities: dict[int, int] | None = None
+        self.has_only_polled = False
+        """Whether what the last look saw move was nothing but polls that failed."""
 
     def has_moved(self) -> bool:
         """Read the file again, and return whether its record has changed since the last call; True also if the file
@@ -193,6 +197,7 @@ class RankFileWatch:
 
     def _compare_with_last(self, file: int) -> bool:
         """Return whether the file has changed since the last look."""
+        self.has_only_polled = False
         page = os.pread(file, PAGE, 0)
         continued = b"".join(os.pread(file, length, start) for start, length in self._tables)
         if page != self._page or continued != self._continued:
@@ -212,6 +217,7 @@ class RankFileWatch:
             return True
         newest = self._read_newest_events(file, self._slots)
         changed = newest != self._newest
+        self.has_only_polled = changed and all(_is_polled_on(self._newest[thread], newest[thread]) for thread in newest)
         self._newest = newest
         return changed
 
@@ -247,6 +253,24 @@ class RankFileWatch:
             for thread, slot in self._newest.items()
             if len(slot) == SLOT and not slot[FLAGS_OFFSET] & Flag.CLOSED
         ]
+
+
+def _is_polled_on(before: bytes, now: bytes) -> bool:
+    """Return whether the last event of a thread is as it was, or counts more failed polls only. `before`, `now`: the
+    bytes of the event."""
+    if before == now:
+        return True
+    flags = now[FLAGS_OFFSET] if len(now) == SLOT == len(before) else 0
+    changed = [before[at] != now[at] for at in _POLLED]  # of other folded calls the event has the time of the first
+    rest = [_without(slot, _POLLED) for slot in (before, now)]
+    return flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED and all(changed) and rest[0] == rest[1]
+
+
+def _without(data: bytes, parts: tuple[slice, ...]) -> bytes:
+    cut = bytearray(data)
+    for part in sorted(parts, key=lambda one: one.start, reverse=True):
+        del cut[part]
+    return bytes(cut)
 
 
 def read_threads(path: Path) -> list[ThreadDefinition]:

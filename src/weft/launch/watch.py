@@ -38,12 +38,13 @@ class RankWatch:
         self.left_for = 0.0
         """Seconds of watching in which ranks stood still without a host's: of runs over hosts (launch/local)."""
         self.silent_for = 0.0
-        """Seconds of watching in which no record has changed, wherever its rank is."""
+        """Seconds of watching in which ranks made no call but polls that failed, wherever they are."""
         self.is_judged = False
         """Whether this standstill was looked into."""
         self.pause = INTERVAL
         self._looked = time.monotonic()
         self._favourite: str | None = None
+        self._only_polls = False
 
     def look_at_ranks(self) -> float:
         """Look once whether the rank files have changed, and return the seconds until the next look. Also update for
@@ -53,20 +54,24 @@ class RankWatch:
         gap = min(begun - self._looked, 2 * INTERVAL + self.pause)
         self._looked = begun
         silent = self._is_silent()
-        self.silent_for = self.silent_for + gap if silent and self.files else 0.0
+        self.silent_for = self.silent_for + gap if (silent or self._only_polls) and self.files else 0.0
         self.still_for = self.still_for + gap if silent and self.are_all_inside_mpi() else 0.0
         self.pause = max(INTERVAL, (time.thread_time() - spent) / SHARE)
         return self.pause
 
     def _is_silent(self) -> bool:
-        """Return whether no rank has moved since the last look."""
+        """Return whether no rank has moved since the last look. Also note whether those that have only polled."""
+        self._only_polls = False
         favourite = self.files.get(self._favourite or "")
         # A file that was renamed moves no more, and is found under its new name.
-        if favourite is not None and favourite.path.exists() and favourite.has_moved():
+        known = favourite if favourite is not None and favourite.path.exists() and favourite.has_moved() else None
+        if known is not None and not known.has_only_polled:
             return False  # one mover is enough: a lively job costs one small read a look
         self._update_files()
-        movers = [name for name, file in self.files.items() if file.has_moved()]
-        self._favourite = movers[0] if movers else None
+        movers = [file for file in self.files.values() if file is known or file.has_moved()]
+        busy = [file for file in movers if not file.has_only_polled]
+        self._favourite = next((file.path.name for file in busy or movers), None)
+        self._only_polls = bool(movers) and not busy
         return not movers
 
     def look_at_all(self) -> None:

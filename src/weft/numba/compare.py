@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
@@ -31,6 +31,9 @@ _MEMCMP.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 SEQUENCES: Final = (tuple, list)
 NUMBERS: Final = (int, float, complex, np.generic)
 TEXTS: Final = (str, bytes, type(None))
+
+
+Rewrite: TypeAlias = Callable[[types.FunctionType], tuple[types.CodeType, Mapping[str, object]] | None]
 
 
 class NotCopyableError(Exception):
@@ -210,9 +213,13 @@ def _unwritten_elements(result: NDArray[Any]) -> NDArray[Any]:
 
 
 class Variants:
-    """Functions and their callees compiled with other options: sequentially, or with every index checked."""
+    """Functions and their callees compiled with other options: sequentially, or with every index checked.
 
-    def __init__(self, **options: Any) -> None:
+    `rewrite` may give other code for a function, with the global names that the code needs.
+    """
+
+    def __init__(self, rewrite: Rewrite = lambda _: None, **options: Any) -> None:
+        self._rewrite = rewrite
         self._options = options
         self._made: dict[int, Dispatcher] = {}
         self._keep: list[Dispatcher] = []
@@ -224,16 +231,17 @@ class Variants:
         if id(dispatcher) in self._made:
             return self._made[id(dispatcher)]
         function = dispatcher.py_func
-        known = dict(function.__globals__)
+        code, more = self._rewrite(function) or (function.__code__, {})
+        known = function.__globals__ | more
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        copy = types.FunctionType(function.__code__, known, function.__name__, function.__defaults__, cells or None)
+        copy = types.FunctionType(code, known, function.__name__, function.__defaults__, cells or None)
         copy.__kwdefaults__ = function.__kwdefaults__
         copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
         options = {**dispatcher.targetoptions, **self._options}
         made = type(dispatcher)(copy, dict(dispatcher.locals), options)
         self._made[id(dispatcher)] = made
         self._keep.append(dispatcher)
-        for name in _find_used_names(function.__code__):
+        for name in _find_used_names(code):
             if isinstance(known.get(name), Dispatcher):
                 known[name] = self.get_variant(known[name])
         for cell, original in zip(cells, function.__closure__ or (), strict=True):

@@ -188,7 +188,7 @@ class Runtime:
         self._library = ctypes.CDLL(str(path.resolve()))
         self._library.weft_numba_take_magnitude.restype = ctypes.c_double
         self._library.weft_numba_take_outside_count.restype = ctypes.c_int64
-        self._library.weft_numba_without_value.restype = ctypes.c_uint64
+        self._library.weft_numba_count_faults.restype = ctypes.c_uint64
         python = ctypes.pythonapi
         self._library.weft_numba_set_python_functions(
             python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear
@@ -241,9 +241,9 @@ class Runtime:
         """Return the number of indices outside their bounds since the last call."""
         return int(self._library.weft_numba_take_outside_count())
 
-    def count_valueless_reads(self) -> int:
-        """Return the number of reads of memory without a value so far, in all loops."""
-        return int(self._library.weft_numba_without_value())
+    def count_access_faults(self) -> int:
+        """Return the number of reads of memory without a value and of dependences so far, in all loops."""
+        return int(self._library.weft_numba_count_faults())
 
     def magnitude(self) -> float:
         """Return the largest sum of the absolute values of a reduction's partial results since the last call."""

@@ -18,11 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
 from numba import _dispatcher, _helperlib
 from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
 from numba.cpython.randomimpl import rnd_state_t
 
@@ -39,9 +41,12 @@ from weft.numba.compare import (
 from weft.numba.compiler import Compiler
 from weft.numba.in_process import Runtime, describe_value
 from weft.numba.source import Suspect
+from weft.numba.unset_reads import EarlyReads
 
 ALWAYS: Final = 2
 """Calls with arguments of one outline that are all compared; behind them the 4th, 8th, 16th, ..."""
+
+SEQUENTIAL: Final[dict[str, Any]] = {"parallel": False, "boundscheck": True, "error_model": "numpy"}
 
 RANDOM: Final = (_helperlib.rnd_get_np_state_ptr, _helperlib.rnd_get_py_state_ptr)
 
@@ -80,14 +85,19 @@ class LoopChecks:
     _calls: dict[tuple[object, ...], int] = field(default_factory=dict)
     _uncopied: set[tuple[object, ...]] = field(default_factory=set)
     _busy: bool = False
-    _sequential: Variants = field(
-        default_factory=lambda: Variants(parallel=False, boundscheck=True, error_model="numpy")
-    )
+    _sequential: Variants = field(default_factory=lambda: Variants(**SEQUENTIAL))
+    """The sequential variants as they are, for functions in `_unreadable`."""
+    _unreadable: set[int] = field(default_factory=set)
+    """Functions whose changed text Numba does not compile."""
     _bounded: Variants = field(default_factory=lambda: Variants(boundscheck=True))
 
     tell: Callable[[], None] = _to_nobody
     """Writes what is known so far: called when there is more of it."""
     _compiling: int = 0
+
+    def __post_init__(self) -> None:
+        self._early = EarlyReads(self.runtime.address("weft_numba_count"))
+        self._counting = Variants(self._early.rewrite, **SEQUENTIAL)
 
     def install(self) -> None:
         """Patch Numba so that calls of its compiled functions from Python go through this object's checks."""
@@ -140,9 +150,10 @@ class LoopChecks:
         key = _make_call_key(function, args, kwargs)
         due = self._is_comparison_due(key)
         expected = self._run_sequentially(call, function, args, kwargs, key) if due else None
+        unset = self._report_unset_reads() if expected is not None else False
         outside = self.runtime.count_indices_outside()
         chosen = self._bounded.get_variant(function) if outside or (due and expected is None) else function
-        without_value = self.runtime.count_valueless_reads()
+        faults = self.runtime.count_access_faults()
         self.runtime.magnitude()
         self.runtime.report_bounds(True)
         self.runtime.follow_new_memory(True)
@@ -154,8 +165,8 @@ class LoopChecks:
             self.runtime.report_bounds(False)
             outside += self.runtime.count_indices_outside()
         if expected is not None and not outside and not isinstance(expected.value, BaseException):
-            garbage = self.runtime.count_valueless_reads() > without_value
-            self._compare_with_sequential(function, args, kwargs, result, expected, read_unset_memory=garbage)
+            is_explained = unset or self.runtime.count_access_faults() > faults
+            self._compare_with_sequential(function, args, kwargs, result, expected, is_explained=is_explained)
         return result
 
     def _is_comparison_due(self, call_key: tuple[object, ...]) -> bool:
@@ -184,16 +195,36 @@ class LoopChecks:
         except NotCopyableError:
             self._uncopied.add(call_key)
             return None
+        self._early.clear()
+        variants = self._sequential if id(function) in self._unreadable else self._counting
         self.runtime.check_accesses(False)
         try:
-            variant = self._sequential.get_variant(function)
+            variant = variants.get_variant(function)
             with suppress_warnings(self._calls[call_key] == 1), preserve_random_state(), suppress_output():
                 value = call(variant, *given, **named)
         except Exception as error:
+            if isinstance(error, NumbaError) and variants is self._counting:
+                self._unreadable.add(id(function))
+                self._early.forget(one.py_func for one in self._called(function))
+                return self._run_sequentially(call, function, args, kwargs, call_key)
             value = error
         finally:
             self.runtime.check_accesses(True)
         return Expected(value, given, named)
+
+    def _report_unset_reads(self) -> bool:
+        """Report the variables that an iteration of the sequential run read before they had a value; return whether
+        there are any.
+        """
+        found = self._early.find_unset()
+        for one in found:
+            text = (
+                f"`{one.name}` {_describe_loop(one.function, one.loop)}: an iteration reads it at line {one.line} "
+                f"before it has a value; line {one.store} did not run" + (" in this iteration" if one.is_own else "")
+            )
+            suspect = Suspect("uninitialised-read", one.name, one.line, one.loop, text)
+            self._add_mismatch(one.function, suspect, text, {}, "certain", one.unset)
+        return bool(found)
 
     def _compare_with_sequential(
         self,
@@ -203,10 +234,10 @@ class LoopChecks:
         result: object,
         expected: Expected,
         *,
-        read_unset_memory: bool,
+        is_explained: bool,
     ) -> None:
         """Compare a call's result and arguments with those of the sequential run, and report the first difference.
-        `read_unset_memory`: the call read memory that had no value.
+        `is_explained`: what the call read without a value, or where iterations met, may be the cause of a difference.
         """
         if any(kernel.loop.depends_on_threads for kernel in self._kernels(function)):
             return  # what depends on the number of threads need not be equal
@@ -221,7 +252,7 @@ class LoopChecks:
         for where, one, other in pairs:
             found = find_difference(where, one, other, parts)
             if found is not None:
-                self._report_difference(function, found, read_unset_memory=read_unset_memory)
+                self._report_difference(function, found, is_explained=is_explained)
                 return
 
     def _called(self, function: object) -> Sequence[Any]:
@@ -231,53 +262,63 @@ class LoopChecks:
         found = [self.compiler.kernels.get(one.py_func.__code__, ()) for one in self._called(function)]
         return [kernel for kernels in found for kernel in kernels if kernel.loop.checked]
 
-    def _report_difference(self, function: Any, difference: Difference, *, read_unset_memory: bool) -> None:
-        """Report which variable of a parallel loop explains a difference, or that none does. `read_unset_memory`: the
-        call read memory without a value; a difference that no variable explains is then not reported.
+    def _report_difference(self, function: Any, difference: Difference, *, is_explained: bool) -> None:
+        """Report which variable of a parallel loop explains a difference, or that none does. `is_explained`: another
+        finding may explain it; a difference that no variable explains is then not reported.
         """
-        suspects: list[tuple[Any, Suspect]] = []
+        suspects: list[tuple[FunctionType, Suspect]] = []
         for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
             reductions = {kernel.line: kernel.reductions for kernel in held}
             suspects += (
-                [(one, suspect) for suspect in source.find_suspect_variables(one.py_func, reductions)] if held else []
+                [(one.py_func, suspect) for suspect in source.find_suspect_variables(one.py_func, reductions)]
+                if held
+                else []
             )
-        if not suspects and read_unset_memory:
+        suspects = [(one, suspect) for one, suspect in suspects if not self._early.is_refuted(one, suspect)]
+        if not suspects and is_explained:
             return  # garbage in, garbage out: that has been said
         where = difference.where + (f"[{', '.join(map(str, difference.index))}]" if difference.index else "")
         got, expected = describe_value(difference.got), describe_value(difference.expected)
         apart = f"{where} is {got} in parallel and {expected} if the function runs sequentially"
+        is_only = len(suspects) == 1 and not is_explained
         evidence = {"where": where, "got": got, "expected": expected}
         for one, suspect in suspects:
             text = f"`{suspect.name}` {_describe_loop(one, suspect.loop)}: {suspect.reason}; {apart}"
             if len(suspects) > 1:
                 text += "; other variables may be the cause, too"
-            self._add_mismatch(one, suspect, text, evidence, "certain" if len(suspects) == 1 else "possible")
+            self._add_mismatch(one, suspect, text, evidence, "certain" if is_only else "possible")
         if suspects:
             return
-        kernels = self._kernels(function)
+        kernels, user = self._kernels(function), function.py_func
         reduced = [kernel for kernel in kernels if kernel.reductions]
         kernel = (reduced or kernels)[0]
         name = ", ".join(kernel.reductions)
         kind = "wrong-reduction" if reduced else "divergence"
-        text = (
-            f"the parallel function {function.py_func.__name__} {_at(function, kernel.line)} gives another result than "
-        )
+        text = f"the parallel function {user.__name__} {_at(user, kernel.line)} gives another result than "
         text += f"sequentially: {apart}; no race or reduction was found that explains it"
         if reduced:
-            text = f"the reduction of `{name}` {_describe_loop(function, kernel.line)} gives a wrong result: {apart}"
-        self._add_mismatch(function, Suspect(kind, name, kernel.line, kernel.line, ""), text, evidence, "possible")
+            text = f"the reduction of `{name}` {_describe_loop(user, kernel.line)} gives a wrong result: {apart}"
+        self._add_mismatch(
+            function.py_func, Suspect(kind, name, kernel.line, kernel.line, ""), text, evidence, "possible"
+        )
 
-    def _add_mismatch(
-        self, function: Any, suspect: Suspect, message: str, evidence: Mapping[str, object], certainty: str
+    def _add_mismatch(  # noqa: PLR0917 - what a finding has
+        self,
+        function: FunctionType,
+        suspect: Suspect,
+        message: str,
+        evidence: Mapping[str, object],
+        certainty: str,
+        count: int = 1,
     ) -> None:
-        """Add a difference between results, which a suspect variable explains, to the findings, and write the findings.
-        If the same variable is known at the same line, only count it again.
+        """Add a fault that a suspect variable explains to the findings, and write the findings. If the same variable
+        is known at the same line, only count it again.
         """
-        code = function.py_func.__code__
+        code = function.__code__
         key = (suspect.kind, code.co_filename, suspect.line, suspect.name)
         if key in self.mismatches:
-            self.mismatches[key].count += 1
+            self.mismatches[key].count += count
             return
         self.mismatches[key] = Mismatch(
             suspect.kind,
@@ -289,18 +330,19 @@ class LoopChecks:
             suspect.name,
             message,
             dict(evidence),
+            count,
         )
         self.tell()
 
 
-def _at(function: Any, line: int) -> str:
+def _at(function: FunctionType, line: int) -> str:
     """Return a line of a compiled function's file: `(n.py:6)`."""
-    return f"({Path(function.py_func.__code__.co_filename).name}:{line})"
+    return f"({Path(function.__code__.co_filename).name}:{line})"
 
 
-def _describe_loop(function: Any, line: int) -> str:
+def _describe_loop(function: FunctionType, line: int) -> str:
     """Return words for a parallel loop: `in the prange loop at n.py:6 (function f)`."""
-    return f"in the prange loop at {_at(function, line)[1:-1]} (function {function.py_func.__name__})"
+    return f"in the prange loop at {_at(function, line)[1:-1]} (function {function.__name__})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from weft.dataparallel.process import ProcessEnd, run_process
 from weft.dataparallel.runtime_output import RuntimeOutput, read_runtime_output
 from weft.dataparallel.source_map import SourceMap
 from weft.errors import UsageError
-from weft.evidence import Compared, Loop
+from weft.evidence import CheckCase, Compared, Loop
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.numba.runtime import build_numba_library
@@ -169,11 +169,13 @@ def read_comparison_findings(folder: Path) -> list[Finding]:
 
 
 def _make_comparison_finding(mismatch: Mapping[str, Any]) -> Finding:
-    """Return the finding for a difference between results that the checked process recorded."""
+    """Return the finding for a difference between results, or a variable read too early, that the checked process
+    recorded.
+    """
     sites = [
         Site(
             0,
-            "compare" if mismatch["line"] == mismatch["loop"] else "assign",
+            "compare" if mismatch["line"] == mismatch["loop"] else "assign" if mismatch["evidence"] else "read",
             mismatch["file"],
             mismatch["line"],
             mismatch["function"],
@@ -181,6 +183,12 @@ def _make_comparison_finding(mismatch: Mapping[str, Any]) -> Finding:
     ]
     if mismatch["loop"] != mismatch["line"]:
         sites.append(Site(0, "prange", mismatch["file"], mismatch["loop"], mismatch["function"]))
+    evidence = mismatch["evidence"]
+    facts: dict[str, Any] = {
+        "count": mismatch["count"],
+        "variable": mismatch["name"],
+        "loop": Loop(kind="prange", file=mismatch["file"], line=mismatch["loop"]),
+    }
     times = f" ({plural(mismatch['count'], 'time')})" if mismatch["count"] > 1 else ""
     return Finding(
         kind=mismatch["kind"],
@@ -188,13 +196,7 @@ def _make_comparison_finding(mismatch: Mapping[str, Any]) -> Finding:
         certainty=mismatch["certainty"],
         message=mismatch["message"] + times,
         sites=tuple(sites),
-        evidence=Compared(
-            **mismatch["evidence"],
-            case="compared",
-            count=mismatch["count"],
-            variable=mismatch["name"],
-            loop=Loop(kind="prange", file=mismatch["file"], line=mismatch["loop"]),
-        ),
+        evidence=Compared(**evidence, **facts, case="compared") if evidence else CheckCase(**facts, case="early"),
     )
 
 

@@ -125,7 +125,7 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
     """Yield the variables that the iterations of a loop write but cannot share. `reductions`: the variables that Numba
     takes for reductions.
     """
-    uses = list(_find_variable_uses(loop.body))
+    uses = list(find_variable_uses(loop.body))
     own = {use.name for use in _find_uses_in_node(loop.target, loop)}
     for name in dict.fromkeys(use.name for use in uses if use.stored):
         if name in own:
@@ -134,7 +134,7 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
         after = _find_line_reading_after(function, loop, name)
         if name in reductions:
             for use in uses:
-                if use.name == name and not use.stored and not _accumulates(use.statement, name):
+                if use.name == name and not use.stored and not is_accumulation(use.statement, name):
                     yield Suspect(
                         "early-reduction-use",
                         name,
@@ -145,7 +145,7 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
                     )
                     break
             continue
-        early = _line_reading_unwritten(loop.body, name)
+        early = find_line_reading_unwritten(loop.body, name)
         if early is not None and _is_assigned_before(function, loop, name):
             last = after or stores[0].line
             if after:
@@ -186,14 +186,14 @@ def _find_loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Co
             )
 
 
-def _find_variable_uses(body: Iterable[ast.stmt]) -> Iterator[Use]:
+def find_variable_uses(body: Iterable[ast.stmt]) -> Iterator[Use]:
     """Yield the uses of names in statements, nested ones included, each with its innermost statement."""
     for statement in body:
         for field in ast.iter_child_nodes(statement):
             if isinstance(field, ast.stmt | ast.ExceptHandler | ast.match_case):
                 continue
             yield from _find_uses_in_node(field, statement)
-        yield from _find_variable_uses(_nested_statements(statement))
+        yield from find_variable_uses(_nested_statements(statement))
 
 
 def _nested_statements(statement: ast.AST) -> list[ast.stmt]:
@@ -218,7 +218,7 @@ def _find_uses_in_node(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
             yield Use(one.id, one.lineno, one.col_offset, stored, statement)
 
 
-def _accumulates(statement: ast.stmt, name: str) -> bool:
+def is_accumulation(statement: ast.stmt, name: str) -> bool:
     """Return whether a statement is `name += x`, `name = name + x` or `name = max(name, x)`, with name nowhere in x."""
     if isinstance(statement, ast.AugAssign):
         return (
@@ -232,22 +232,28 @@ def _accumulates(statement: ast.stmt, name: str) -> bool:
     if not (isinstance(target, ast.Name) and target.id == name):
         return False
     if isinstance(value, ast.BinOp):
-        return sum(_is_name(side, name) for side in (value.left, value.right)) == 1 and _count_name(value, name) == 1
+        return sum(is_name(side, name) for side in (value.left, value.right)) == 1 and _count_name(value, name) == 1
     return (
-        isinstance(value, ast.Call) and _count_name(value, name) == 1 and any(_is_name(one, name) for one in value.args)
+        isinstance(value, ast.Call) and _count_name(value, name) == 1 and any(is_name(one, name) for one in value.args)
     )
 
 
-def _is_name(node: ast.AST, name: str) -> bool:
+def is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
 def _count_name(node: ast.AST, name: str) -> int:
-    return sum(_is_name(one, name) for one in ast.walk(node))
+    return sum(is_name(one, name) for one in ast.walk(node))
 
 
 def _uses_name(node: ast.AST, name: str) -> bool:
     return _count_name(node, name) > 0
+
+
+def is_assigned_before(function: FunctionType, loop: ast.For, name: str) -> bool:
+    """Return whether a variable is an argument of a function, or assigned in a line before a loop."""
+    text = parse_function(function)
+    return text is not None and _is_assigned_before(text, loop, name)
 
 
 def _is_assigned_before(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
@@ -255,7 +261,7 @@ def _is_assigned_before(function: ast.FunctionDef, loop: ast.For, name: str) -> 
     given = function.args
     if any(one.arg == name for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
         return True
-    return any(use.stored and use.name == name and use.line < loop.lineno for use in _find_variable_uses(function.body))
+    return any(use.stored and use.name == name and use.line < loop.lineno for use in find_variable_uses(function.body))
 
 
 def _find_line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
@@ -269,7 +275,7 @@ def _find_line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str
         if isinstance(node, ast.For | ast.While) and node.lineno < loop.lineno and (node.end_lineno or 0) >= end
     ]
     begin = min((node.lineno for node in around), default=end + 1)
-    uses = sorted(_find_variable_uses(function.body), key=lambda use: (use.line <= end, use.line, use.stored))
+    uses = sorted(find_variable_uses(function.body), key=lambda use: (use.line <= end, use.line, use.stored))
     for use in uses:
         if use.name != name or not (use.line > end or begin <= use.line < loop.lineno):
             continue
@@ -277,7 +283,7 @@ def _find_line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str
     return 0
 
 
-def _line_reading_unwritten(body: Iterable[ast.stmt], name: str) -> int | None:
+def find_line_reading_unwritten(body: Iterable[ast.stmt], name: str) -> int | None:
     """Return the line that reads a variable before an iteration has surely written it; None if there is none."""
     found, _ = _find_early_read(body, name, False)
     return found
@@ -300,7 +306,7 @@ def _find_early_read_in_statement(statement: ast.stmt, name: str) -> tuple[int |
     """Return (line, is_written) for one statement. `line`: the first line that reads a variable before the statement
     has certainly written it, or None. `is_written`: whether the statement certainly writes the variable.
     """
-    own = [use for use in _find_variable_uses([_without_nested(statement)]) if use.name == name]
+    own = [use for use in find_variable_uses([without_nested(statement)]) if use.name == name]
     reads = [use for use in own if not use.stored]
     if reads:
         return reads[0].line, False
@@ -323,7 +329,7 @@ def _find_early_read_in_statement(statement: ast.stmt, name: str) -> tuple[int |
     return None, any(use.stored for use in own)
 
 
-def _without_nested(statement: ast.stmt) -> ast.stmt:
+def without_nested(statement: ast.stmt) -> ast.stmt:
     """Return a copy of a compound statement without the statements in it."""
     if not _nested_statements(statement):
         return statement

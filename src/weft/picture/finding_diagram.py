@@ -18,6 +18,7 @@ from typing import Final
 from weft.base.lazy import dataclass
 from weft.base.words import plural, printable, rank_words
 from weft.deadlock.blocked_ranks import Blocked, Reason, Standstill
+from weft.deadlock.polling_ranks import PollingStandstill
 from weft.evidence import Deadlock, OrderOnly, Other, OtherMessage, Place, Race
 from weft.findings import Finding
 from weft.match import Match
@@ -99,7 +100,8 @@ def _call_site_text(event: Event) -> str:
 
 def _draw_deadlock(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
     """Return the diagram of a deadlock: the messages before it, the ranks that have ended, and those that wait."""
-    standstill = Standstill(trace)
+    polls = isinstance(finding.evidence, Deadlock) and finding.evidence.polling
+    standstill = PollingStandstill(trace) if polls else Standstill(trace)
     groups = _group_waiting_ranks(standstill, finding)
     if not groups:
         return None
@@ -221,7 +223,8 @@ def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
     """Return `a.py:5  waits in recv(source=0, tag=1)`, and for which ranks if no stroke shows it."""
     ranks, event = group.ranks, group.first.event
     call = describe.call_words(event, peers=len(ranks) == 1)
-    text = f"{_call_site_text(event)}  {'waits' if len(ranks) == 1 else 'wait'} in {call}".strip()
+    verb = "poll{}" if ranks[0] in standstill.polling else "wait{} in"
+    text = f"{_call_site_text(event)}  {verb.format('s' * (len(ranks) == 1))} {call}".strip()
     reasons = group.first.reasons
     if reasons and reasons[0].event != event:
         text += f" for {_posting_calls_text(reasons)}"

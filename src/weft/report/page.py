@@ -17,7 +17,15 @@ from weft.report.quotes import Quotes, source_places
 from weft.report.rings import describe_scope
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import advice_lines, consequence_lines, file_line, heading, printable, replay_commands
+from weft.report.text import (
+    advice_lines,
+    consequence_lines,
+    file_line,
+    heading,
+    printable,
+    ranks_with_ending,
+    replay_commands,
+)
 from weft.sources import Excerpt, Statement, colour
 from weft.trace import Trace
 
@@ -69,7 +77,8 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     parts.append(f"<h1>{title}</h1>")
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
     parts += [
-        f'<p class="end">{escape(printable(text))}</p>' for text in (*describe_scope(trace), *describe_ends(trace))
+        f'<p class="end">{escape(printable(text))}</p>'
+        for text in (*describe_scope(trace), *describe_ends(trace, ranks_with_ending(report.findings)))
     ]
     quotes = Quotes(trace)
     parts += [render_finding(trace, finding, quotes) for finding in report.findings]

@@ -9,7 +9,7 @@ from typing import Final, TextIO
 from weft.base.words import plural, rank_names, rank_set, rank_words, short_function, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import describe_ends as ends
-from weft.evidence import Ended, Race
+from weft.evidence import Deadlock, Ended, Race
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
 from weft.report import proof
@@ -59,8 +59,9 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     waits = [f for f in report.findings if f.severity == "note" and f.kind in WAITING]
     dearest = waits[:1] if not loud and waits and _share(waits[0]) >= DEAR else []
     notes = len(waits) - len(dearest)
-    ended = ends(trace)
-    first = is_interrupted(trace) or not loud
+    reported = ranks_with_ending(report.findings)
+    ended = ends(trace, reported)
+    first = _begins_with_ends(trace, report.findings) or not loud
     lines = failed_lines(trace, report)
     lines += [(f"note: {text}", "") for text in describe_scope(trace)]
     lines += [(text, "") for text in ended] if first else []
@@ -81,7 +82,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     if notes:
         said = plural(notes, "more note" if dearest else "note")
         lines.append((f"{said} on waiting times: see them with weft report {trace.path}", ""))
-    return lines + ([] if first else [(text, "") for text in ends(trace, ranks_with_ending(report.findings))])
+    return lines + ([] if first else [(text, "") for text in ended])
 
 
 def _explore_command(trace: Trace, finding: Finding, number: int) -> str:
@@ -120,8 +121,14 @@ def unseen_lines(trace: Trace) -> list[str]:
 
 
 def ranks_with_ending(findings: Iterable[Finding]) -> set[int]:
-    """Return the ranks whose end a finding reports."""
-    return {rank for one in findings if isinstance(one.evidence, Ended) for rank in one.ranks}
+    """Return the ranks whose end a finding reports, or that are in a deadlock: its finding says where."""
+    return {rank for one in findings if isinstance(one.evidence, Ended | Deadlock) for rank in one.ranks}
+
+
+def _begins_with_ends(trace: Trace, findings: Iterable[Finding]) -> bool:
+    """Return whether a report begins with where each rank was: in a run that was ended from outside, unless a deadlock
+    says why it hung."""
+    return is_interrupted(trace) and not any(isinstance(one.evidence, Deadlock) for one in findings)
 
 
 def is_interrupted(trace: Trace) -> bool:
@@ -238,7 +245,8 @@ def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[st
     yield heading(trace, report), "bold"
     yield from ((text, "") for text in describe_scope(trace))
     errors = any(finding.severity == "error" for finding in report.findings)
-    first = ends(trace) if is_interrupted(trace) or not errors else []
+    reported = ranks_with_ending(report.findings)
+    first = ends(trace, reported) if _begins_with_ends(trace, report.findings) or not errors else []
     yield from ((text, "") for text in first)
     for number, finding in enumerate(report.findings):
         yield "", ""
@@ -253,7 +261,7 @@ def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[st
         if number in drawn:
             yield "", ""
             yield from ((text, PICTURE) for text in drawn[number])
-    if not first and (lines := ends(trace, ranks_with_ending(report.findings))):
+    if not first and (lines := ends(trace, reported)):
         yield "", ""
         yield from ((text, "") for text in lines)
     yield from _note_blocks(trace, report, quotes)

@@ -22,7 +22,7 @@ from weft.report import AnalysisContext, Report, run_analyses
 from weft.report.failure import describe_failures
 from weft.report.gaps import list_gaps
 from weft.report.rings import describe_scope
-from weft.report.text import heading, replay_commands
+from weft.report.text import heading, ranks_with_ending, replay_commands
 from weft.safety.runs import describe_execution, explain_doubt
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
@@ -212,7 +212,7 @@ class RunView:
             "failures": describe_failures(self.trace.path, self.report.failures),
             "gaps": [*list_gaps(self.trace), *describe_scope(self.trace)],
             "problems": list(self.trace.problems),
-            "ends": ends(self.trace),
+            "ends": ends(self.trace, ranks_with_ending(self.report.findings)),
         }
 
     def _finding_to_json(self, scale: Scale, finding: Finding) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The watchdog of `weft run`: reports if no rank has recorded anything for some seconds."""
+"""The watchdog of `weft run`: reports if no rank has made a call for some seconds but polls that failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.watchdogs.settings import WatchdogSettings
 
 
 class SilenceWatchdog:
-    """Called at each look at the records, with the seconds since one has changed; returns True if the job is to be
+    """Called at each look at the records, with the seconds since a rank made a call; returns True if the job is to be
     ended.
     """
 
@@ -36,7 +36,7 @@ class SilenceWatchdog:
         text, self._look = self._look.wait_for_text(), None
         end = "the run is killed now" if self.wish.abort else "the run continues; this is reported once"
         when = reporting.render_time_and_host()
-        head = f"weft: {when}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
+        head = f"weft: {when}: no rank has begun or ended a call for {self._quiet:.0f} s, polls in vain aside; {end}"
         reporting.write_report(
             f"{head}\n{text}", Path(self.wish.file) if self.wish.file else reporting.default_report_file(os.getpid())
         )

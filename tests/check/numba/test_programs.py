@@ -28,7 +28,7 @@ EACH_TIME = {
     "values": ("row_sums", "sign", "drawn"),
     "dependence": ("add_up", "mark", "together", "gathered"),
     "reductions": ("nearest", "cumulative"),
-    "scalars": ("tail", "steps"),
+    "scalars": ("tail", "steps", "damped"),
     "bounds": ("pick", "called", "back"),
     "correct": ("scratch_by_thread", "reductions", "made", "by_chunks"),
 }

@@ -186,8 +186,13 @@ int64_t weft_numba_take_outside_count(void) {
     return was;
 }
 
-/* Reads without a value until now, of every loop. */
-uint64_t weft_numba_without_value(void) { return count_findings_of_kind("uninitialised-read"); }
+/* Count one more at an address; the sequential variant of a function calls this. */
+void weft_numba_count(int64_t counter_address) { ++*(int64_t *)(intptr_t)counter_address; }
+
+/* Reads without a value and dependences until now, of every loop. */
+uint64_t weft_numba_count_faults(void) {
+    return count_findings_of_kind("uninitialised-read") + count_findings_of_kind("loop-dependence");
+}
 
 /* The loop that is running, and where its arrays lie. */
 static const Loop *current;

@@ -151,6 +151,74 @@ def steps_fixed(a, out):
         out[i] = a[i] - before
 
 
+# Set under one condition, read under another; other iterations' writes make the results differ.
+@njit(parallel=True)
+def damped(a, near, use):
+    total = 0.0
+    for i in prange(a.size):
+        if a[i] > near:
+            factor = a[i] * 0.5
+        step = a[i]
+        if use:
+            step -= factor  # finds: uninitialised-read
+        total += step
+    return total
+
+
+@njit(parallel=True)
+def damped_fixed(a, near, use):
+    total = 0.0
+    for i in prange(a.size):
+        if use:
+            factor = a[i] * 0.5
+        step = a[i]
+        for _ in range(2):
+            if use:
+                step -= factor
+        total += step
+    return total
+
+
+# Set before the loop, if at all.
+@njit(parallel=True)
+def scaled_if(a, out, use):
+    for _ in range(2):
+        if not use:
+            scale = 2.0
+        for i in prange(a.size):
+            if use:
+                out[i] = a[i] * scale  # finds: uninitialised-read
+
+
+@njit(parallel=True)
+def scaled_if_fixed(a, out, use):
+    for _ in range(2):
+        if use:
+            scale = 2.0
+        for i in prange(a.size):
+            if use:
+                out[i] = a[i] * scale
+
+
+# A race on an element hides behind a condition what is right: the race alone is at fault.
+@njit(parallel=True)
+def crowded(a, out, use):
+    for i in prange(a.size):
+        if use:
+            push = a[i] * 0.5
+        if use:
+            out[0] = out[0] + push  # finds: loop-dependence
+
+
+@njit(parallel=True)
+def crowded_fixed(a, out, use):
+    for i in prange(a.size):
+        if use:
+            push = a[i] * 0.5
+        if use:
+            out[i] = out[i] + push
+
+
 rng = np.random.default_rng(1)
 last_of(np.array([0.1, 0.9, 0.7, 0.2]))
 last_of_fixed(np.array([0.1, 0.9, 0.7, 0.2]))
@@ -166,3 +234,9 @@ settle(np.array([3.0, 2.0, 0.5]))
 settle_fixed(np.array([3.0, 2.0, 0.5]))
 steps(rng.random(6), np.zeros(6))
 steps_fixed(rng.random(6), np.zeros(6))
+damped(rng.random(6), 0.9, True)
+damped_fixed(rng.random(6), 0.9, True)
+scaled_if(rng.random(6), np.zeros(6), True)
+scaled_if_fixed(rng.random(6), np.zeros(6), True)
+crowded(rng.random(6), np.zeros(6), True)
+crowded_fixed(rng.random(6), np.zeros(6), True)
