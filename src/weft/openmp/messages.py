@@ -13,7 +13,7 @@ from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.library_functions import INSTEAD
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
-from weft.openmp.variable_names import get_preprocessed_line, source_line
+from weft.openmp.variable_names import get_preprocessed_line, is_simd_loop, source_line
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
@@ -24,6 +24,7 @@ _WORKSHARE: Final = re.compile(r"\bworkshare\b", re.I)
 LEFT: Final = {
     "crowd": "races between neighbouring iterations of a loop with many millions ({at}): 64 of a thread count as one",
     "paths": "pairs of accesses with very many atomics or locks between them, any of which may order the two ({at})",
+    "lanes": "dependences between the iterations of a simd loop in most of its runs after the first 1,024 ({at})",
     "locks": "in which order locks are taken and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
@@ -138,6 +139,8 @@ def describe_strand(strand: Strand, directive_place: AccessPlace) -> str:
         return "the host"
     if what == "task":
         return f"task {index} made{where}" if where else f"task {index}"
+    if what == "thread" and is_simd_loop(directive_place):
+        return f"the simd loop{where}"
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
 
 
