@@ -20,15 +20,17 @@ STOOD_NS = 1e9
 """A standard send that is open for this long at the end of a run that was killed waits for its receive."""
 
 
-def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
+def find(trace: Trace, gone: Collection[int] = (), *, is_seen: bool = False) -> list[Finding]:
     """Return a finding for each set of ranks that are blocked for ever; [] if none is.
 
     The proof comes from the record, not from time: it holds for a live run as long as these calls do not return.
-    `gone`: indices of ranks whose process is known to have ended though their record does not say so.
+    `gone`: indices of ranks whose process is known to have ended though their record does not say so. `is_seen`:
+    somebody saw that no thread outside MPI can go on by itself.
     """
-    standstill = Standstill(trace, gone)
+    standstill = Standstill(trace, gone, is_seen=is_seen)
     surely_wait = bool(standstill.stuck) and _sends_surely_wait(standstill)
-    proven = standstill.stuck if surely_wait else Standstill(trace, gone, buffering=True).stuck
+    proven = standstill.stuck if surely_wait else Standstill(trace, gone, buffering=True, is_seen=is_seen).stuck
+    proven -= standstill.ranks_with_other_threads
     found = [(part, _make_finding(standstill, part)) for part in find_components(standstill.stuck, standstill.needs)]
     result = [told if part <= proven else replace(told, certainty="possible") for part, told in found]
     return result + _find_polling(trace, gone, standstill.stuck)

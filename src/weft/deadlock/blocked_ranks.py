@@ -87,10 +87,12 @@ class Standstill:
 
     `gone` names ranks (by index) whose process is known to have ended, though their record does not say so. With
     `buffering` no standard send is believed to wait: a run that was killed may have been inside one that would
-    return.
+    return. `is_seen`: no thread outside MPI can go on by itself.
     """
 
-    def __init__(self, trace: Trace, gone: Collection[int] = (), *, buffering: bool = False) -> None:
+    def __init__(
+        self, trace: Trace, gone: Collection[int] = (), *, buffering: bool = False, is_seen: bool = False
+    ) -> None:
         self.trace = trace
         self._buffering = buffering
         self.gone = frozenset(gone) | {r.index for r in trace.ranks if _has_left_mpi(r)}
@@ -99,7 +101,7 @@ class Standstill:
         self.gatherings = CollectiveCalls(trace, self.dropped)
         self.traffic = [Traffic(r) for r in trace.ranks]
         self._shared: dict[tuple[frozenset[int], bool], Need] = {}
-        self._proven = trace.run.get("ended") == "deadlock"
+        self._proven = is_seen or trace.run.get("ended") == "deadlock"
 
     @cached_property
     def polling(self) -> Mapping[int, Polling]:
@@ -133,6 +135,16 @@ class Standstill:
     def waiting_function(self, event: Event) -> str:
         """Return the name of the function that a call waits in, without `MPI_`."""
         return base_name(event.function.name)
+
+    @property
+    def ranks_with_other_threads(self) -> frozenset[int]:
+        """Return the ranks with a thread that has not called MPI, but may: with MPI_THREAD_MULTIPLE, where nobody saw
+        that it sleeps."""
+        return frozenset(
+            r.index
+            for r in self.trace.ranks
+            if not self._proven and r.header is not None and r.header.thread_level > 2 and r.header.other_threads
+        )
 
     @cached_property
     def blocked(self) -> dict[int, list[Blocked]]:

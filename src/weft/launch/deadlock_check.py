@@ -63,14 +63,16 @@ class DeadlockCheck:
 
 
 def find_certain_deadlocks(run: Path, dead_pids: Collection[int] = ()) -> list[Any]:
-    """Return the findings that prove a run deadlocked; `dead_pids`: processes that have ended without leaving MPI."""
+    """Return the findings that prove a run deadlocked. Only MPI can make its ranks move on. `dead_pids`: processes that
+    have ended without leaving MPI.
+    """
     # `weft run` imports this module before the program starts; the analysis runs in a process of its own.
     from weft.deadlock import find
     from weft.trace import Trace
 
     trace = Trace.open(run)
     gone = [r.index for r in trace.ranks if r.header is not None and r.header.pid in dead_pids]
-    findings = find(trace, gone)
+    findings = find(trace, gone, is_seen=True)
     return [one for one in findings if one.kind == "deadlock" and one.certainty == "certain"]
 
 

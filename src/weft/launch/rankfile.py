@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.base.lazy import dataclass
+from weft.launch.sleeping_threads import read_sleep
 from weft.trace.definitions import Definitions, ThreadDefinition
 from weft.trace.layout import (
     CHUNK,
@@ -21,6 +22,7 @@ from weft.trace.layout import (
     MAGIC,
     NUMBER_SHIFT,
     NUMBERS,
+    OTHER_TIDS,
     PAGE,
     Flag,
     Level,
@@ -43,6 +45,8 @@ _POLLED: Final = tuple(slice(start, start + 4) for start in (8, 36))
 """Where an event has its duration and its count, which change with one more failed poll."""
 CHUNK_TABLE: Final = header_offset("chunks")
 CHUNK_FORMAT: Final = struct.Struct("<HHIQQ")
+MULTIPLE: Final = 3
+"""The header's thread level of MPI_THREAD_MULTIPLE."""
 STATE: Final = struct.Struct("<IIiiI")
 START_REALTIME: Final = header_offset("start") + 16
 
@@ -83,6 +87,10 @@ class Header:
     host: str
     started_ns: int
     """CLOCK_REALTIME when the record began."""
+    other_threads: int
+    """Threads of the program that have not called MPI and may: 0 unless the thread level is MPI_THREAD_MULTIPLE."""
+    other_tids: tuple[int, ...]
+    """The kernel's ids of the first of them."""
 
     @property
     def over(self) -> bool:
@@ -100,7 +108,15 @@ def read_header(page: bytes) -> Header | None:
     host = page[header_offset("host") : header_offset("host") + 64].split(b"\0")[0].decode(errors="replace")
     started = int.from_bytes(page[START_REALTIME : START_REALTIME + 8], "little")
     level = page[header_offset("level")]
-    return Header(State(state), stop_reason, rank, world_size, pid, level, host, started)
+    several = _read_number(page, "thread_level") == MULTIPLE
+    tids = struct.unpack_from(f"<{OTHER_TIDS}I", page, header_offset("other_tids"))
+    others = (_read_number(page, "other_threads"), tuple(tid for tid in tids if tid)) if several else (0, ())
+    return Header(State(state), stop_reason, rank, world_size, pid, level, host, started, *others)
+
+
+def _read_number(page: bytes, field: str) -> int:
+    at = header_offset(field)
+    return int.from_bytes(page[at : at + 4], "little")
 
 
 def read_chunks(file: int, page: bytes) -> tuple[list[Chunk], list[tuple[int, int]]]:
@@ -177,6 +193,7 @@ class RankFileWatch:
         self._slots: dict[int, list[tuple[int, int]]] | None = None
         self._newest: dict[int, bytes] = {}
         self._identities: dict[int, int] | None = None
+        self._sleeps: dict[int, tuple[int, ...] | None] = {}
         self.has_only_polled = False
         """Whether what the last look saw move was nothing but polls that failed."""
 
@@ -227,6 +244,15 @@ class RankFileWatch:
             thread: b"".join(os.pread(file, length, start) for start, length in places)
             for thread, places in slots.items()
         }
+
+    def is_asleep(self, tid: int) -> bool:
+        """Return whether a thread of the process sleeps until another thread of it wakes it, and has done so since this
+        was last asked. False at the first question.
+        """
+        pid = self.header.pid if self.header is not None else 0
+        before, now = self._sleeps.get(tid), read_sleep(pid, tid)
+        self._sleeps[tid] = now
+        return now is not None and now == before
 
     def kernel_thread_id(self, thread: int) -> int | None:
         """Return the kernel's id of the thread in a thread slot, None if the record does not say it."""

@@ -1,8 +1,9 @@
 """Watch the ranks of a running job, and notice when all of them stand still inside MPI.
 
 Time alone proves nothing (busy machines are slow, and programs compute), so a standstill only raises the question;
-weft.deadlock answers it from the record. A standstill is: every rank has begun, each thread that calls MPI is inside a
-call or has ended, and no byte of any record has changed for QUIET seconds.
+weft.deadlock answers it from the record. A standstill is: every rank has begun, each thread that calls MPI, or may, is
+inside a call, has ended or sleeps until another thread wakes it, and no byte of any record has changed for QUIET
+seconds.
 """
 
 from __future__ import annotations
@@ -155,7 +156,11 @@ def is_inside_mpi(file: RankFileWatch, waiting_threads: Collection[int] = ()) ->
         return True
     closed = [thread for thread in file.threads_outside_mpi() if file.kernel_thread_id(thread) not in waiting_threads]
     entered = bool(file.threads_inside_mpi()) or len(closed) < len(list(file.threads_outside_mpi()))
-    return entered and not any(may_return_to_mpi(header, thread, file) for thread in closed)
+    if not entered or any(may_return_to_mpi(header, thread, file) for thread in closed):
+        return False
+    if header.other_threads > len(header.other_tids):
+        return False  # too many to look at
+    return all(file.is_asleep(tid) for tid in header.other_tids)
 
 
 def _has_died(file: RankFileWatch) -> bool:
@@ -167,8 +172,12 @@ def _has_died(file: RankFileWatch) -> bool:
 
 
 def may_return_to_mpi(header: Header, thread: int, file: RankFileWatch) -> bool:
-    """Return whether a thread that is not inside MPI may come back to it: True unless it certainly has ended."""
+    """Return whether a thread that is not inside MPI may come back to it by itself: True unless it certainly has ended,
+    or sleeps until another thread wakes it.
+    """
     if not is_on_this_host(header):
         return True
     identity = file.kernel_thread_id(thread)
-    return identity is None or Path(f"/proc/{header.pid}/task/{identity}").exists()
+    if identity is None:
+        return True
+    return Path(f"/proc/{header.pid}/task/{identity}").exists() and not file.is_asleep(identity)

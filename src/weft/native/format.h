@@ -154,6 +154,7 @@ struct weft_anchor {
 };
 
 #define WEFT_HEADER_CHUNKS 156
+#define WEFT_OTHER_TIDS 15u
 
 struct weft_header {
     char magic[8];
@@ -174,6 +175,10 @@ struct weft_header {
     struct weft_anchor end; /* last anchor taken: at every new chunk, at finalize and at exit */
     char host[64]; /* NUL-terminated */
     char job[128]; /* the launcher's job or namespace id: equal for all ranks of one world */
+    uint32_t
+        other_threads; /* threads of the program that run and have not called MPI, though they may; not those that MPI
+                               or a library of linear algebra makes for itself */
+    uint32_t other_tids[WEFT_OTHER_TIDS]; /* the first of them, 0: none */
     struct weft_chunk chunks[WEFT_HEADER_CHUNKS];
 };
 

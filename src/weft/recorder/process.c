@@ -202,6 +202,64 @@ static void record_thread_definition(struct weft_thread *thread) {
     weft_write_definition(WEFT_DEF_THREAD, payload, (size_t)(text.p - payload));
 }
 
+/* ---- threads of the program that have not called MPI ---- */
+static pthread_mutex_t others_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t other_threads, other_tids[WEFT_OTHER_TIDS];
+static pthread_key_t other_end;
+static __thread uint32_t own_other_tid; /* 0: the thread is none of them */
+
+/* Copy what is known of the program's other threads into the record, if there is one. Needs others_lock. */
+static void publish_other_threads(void) {
+    struct weft_record *record = weft_the_record;
+    if (!record || !weft_recording) return;
+    record->header->other_threads = other_threads;
+    memcpy(record->header->other_tids, other_tids, sizeof other_tids);
+}
+
+/* Count one more, or one less, of the program's threads that have not called MPI. `from`, `to`: what its place in the
+ * table held and holds; equal: it has none yet. */
+static void change_other_threads(int change, uint32_t from, uint32_t to) {
+    pthread_mutex_lock(&others_lock);
+    other_threads += (uint32_t)change;
+    for (uint32_t i = 0; from != to && i < WEFT_OTHER_TIDS; i++)
+        if (other_tids[i] == from) {
+            other_tids[i] = to;
+            break;
+        }
+    publish_other_threads();
+    pthread_mutex_unlock(&others_lock);
+}
+
+/* The calling thread calls MPI from now on, or ends. */
+static void leave_other_threads(void) {
+    if (!own_other_tid) return;
+    change_other_threads(-1, own_other_tid, 0);
+    own_other_tid = 0;
+}
+
+static void leave_other_threads_at_end(void *unused) {
+    (void)unused;
+    leave_other_threads();
+}
+
+static void make_other_key(void) { pthread_key_create(&other_end, leave_other_threads_at_end); }
+
+/* Write into the record which threads there are, as it begins. */
+void weft_record_other_threads(void) { change_other_threads(0, 0, 0); }
+
+/* Return whether the caller at this address makes threads that never call MPI for the program: MPI itself and what it
+ * uses, or a library of linear algebra. */
+static bool makes_threads_for_itself(uintptr_t address) {
+    static const char *const names[] = {"libmpi",   "libopen-", "libpmix", "libprrte", "libuc",  "libfabric", "libpsm",
+                                        "libevent", "libcuda",  "libnccl", "openblas", "libmkl", "libblis"};
+    Dl_info info;
+    if (!dladdr((void *)address, &info) || !info.dli_fname) return false;
+    const char *slash = strrchr(info.dli_fname, '/'), *file = slash ? slash + 1 : info.dli_fname;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(file, names[i])) return true;
+    return false;
+}
+
 /* Return the recorder's state for the calling thread, new or of a thread that has ended; NULL if it cannot be made. */
 struct weft_thread *weft_make_thread(void) {
     pthread_mutex_lock(&lock);
@@ -228,6 +286,7 @@ struct weft_thread *weft_make_thread(void) {
     if (!thread) return NULL;
     weft_clear_site_cache(thread);
     weft_self = thread;
+    leave_other_threads();
     pthread_setspecific(thread_end, thread);
     record_thread_definition(thread);
     return thread;
@@ -239,6 +298,7 @@ struct birth {
     void *(*body)(void *);
     void *argument;
     uint32_t made;
+    bool other; /* it is counted in other_threads */
 };
 
 /* Run a thread that the program makes, under its number: the start routine that our pthread_create gives the C library.
@@ -247,25 +307,38 @@ static WEFT_GIVEN void *run_numbered_thread(void *birth_data) {
     struct birth birth = *(struct birth *)birth_data;
     free(birth_data);
     weft_made = birth.made;
-    weft_give_thread_signal_stack();
-    pthread_setspecific(thread_crash, &thread_crash);
+    if (birth.other) {
+        own_other_tid = (uint32_t)syscall(SYS_gettid);
+        change_other_threads(0, 0, own_other_tid);
+        pthread_setspecific(other_end, &other_end);
+    }
+    if (birth.made) {
+        weft_give_thread_signal_stack();
+        pthread_setspecific(thread_crash, &thread_crash);
+    }
     return birth.body(birth.argument);
 }
 
-/* Stand before the C library's pthread_create: number the threads that the program makes. Those that MPI makes do not
- * count. */
+/* Stand before the C library's pthread_create: number the threads that the program makes, and count those that have not
+ * called MPI. Those that MPI makes do not count. */
 WEFT_GIVEN __attribute__((visibility("default"))) int
 pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument) {
     static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     static uint32_t count;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!real) real = (__typeof__(real))dlsym(RTLD_NEXT, "pthread_create");
     uintptr_t at = (uintptr_t)__builtin_return_address(0);
-    bool ours = weft_recording && !weft_depth && at - weft_library_start >= weft_library_end - weft_library_start;
-    struct birth *birth = ours ? malloc(sizeof *birth) : NULL;
+    bool outside = !weft_depth && at - weft_library_start >= weft_library_end - weft_library_start;
+    bool numbered = outside && weft_recording, other = outside && !makes_threads_for_itself(at);
+    struct birth *birth = numbered || other ? malloc(sizeof *birth) : NULL;
     if (!birth) return real(thread, attributes, body, argument);
-    *birth = (struct birth){body, argument, __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)};
+    *birth = (struct birth){body, argument, numbered ? __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) : 0, other};
+    if (other) pthread_once(&once, make_other_key), change_other_threads(1, 0, 0);
     int code = real(thread, attributes, run_numbered_thread, birth);
-    if (code) free(birth);
+    if (code) {
+        if (other) change_other_threads(-1, 0, 0);
+        free(birth);
+    }
     return code;
 }
 

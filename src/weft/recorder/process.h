@@ -11,6 +11,7 @@ extern WEFT_HIDDEN char weft_run_path[PATH_MAX], weft_replay_path[PATH_MAX], wef
 extern WEFT_HIDDEN int weft_level; /* enum weft_level, 0: nothing is recorded */
 
 WEFT_COLD void weft_read_recorder_variables(void);  /* reads the environment */
+WEFT_COLD void weft_record_other_threads(void);
 WEFT_COLD bool weft_begin_process_record(void); /* weft_the_record was just made; false: it cannot be written */
 WEFT_COLD void weft_stop_recording_in_child(void); /* in a child after fork() */
 WEFT_COLD void weft_write_text_definition(int type, const char *const *texts, size_t n, bool counted);

@@ -400,6 +400,7 @@ void weft_start_record(void) {
     weft_record_surroundings();
     weft_look_for_python();
     weft_recording = 1;
+    weft_record_other_threads();
 }
 
 /* Rename the file of the record once the rank is known. */

@@ -47,8 +47,8 @@ class Header:
     """The header of a rank's file, decoded."""
 
     __slots__ = (
-        "chunk_count", "clock", "end", "host", "job", "level", "major", "pid", "rank", "start", "state",
-        "stop_reason", "thread_level", "threads", "world_size",
+        "chunk_count", "clock", "end", "host", "job", "level", "major", "other_threads", "pid", "rank", "start",
+        "state", "stop_reason", "thread_level", "threads", "world_size",
     )  # fmt: skip
 
     def __init__(self, raw: Any) -> None:
@@ -60,6 +60,7 @@ class Header:
         self.rank, self.world_size = int(raw["rank"]), int(raw["world_size"])
         self.pid, self.thread_level = int(raw["pid"]), int(raw["thread_level"])
         self.chunk_count, self.threads = int(raw["chunk_count"]), int(raw["threads"])
+        self.other_threads = int(raw["other_threads"])
         self.start, self.end = Anchor(raw["start"]), Anchor(raw["end"])
         self.host, self.job = _decode_text(bytes(raw["host"])), _decode_text(bytes(raw["job"]))
 
