@@ -116,7 +116,7 @@ def read_header(page: bytes) -> Header | None:
 
 def _read_number(page: bytes, field: str) -> int:
     at = header_offset(field)
-    return int.from_bytes(page[at : at + 4], "little")
+    return int.from_bytes(page[at : at + 2], "little")
 
 
 def read_chunks(file: int, page: bytes) -> tuple[list[Chunk], list[tuple[int, int]]]:

@@ -168,18 +168,18 @@ struct weft_header {
     int32_t rank; /* in MPI_COMM_WORLD (or the launcher's rank before it is known); -1 unknown */
     int32_t world_size; /* -1 unknown */
     uint32_t pid;
-    uint32_t thread_level; /* MPI_THREAD_* provided: 0 single, 1 funneled, 2 serialized, 3 multiple */
+    uint16_t thread_level; /* MPI_THREAD_* provided: 0 single, 1 funneled, 2 serialized, 3 multiple */
+    uint16_t
+        other_threads; /* threads of the program that have not called MPI, though they may. Not counted: those that MPI
+                             * or a library of linear algebra makes for itself */
     uint32_t chunk_count; /* entries of `chunks` in use (the continuation tables are counted by their `used`) */
     uint32_t threads; /* thread slots handed out */
     struct weft_anchor start;
     struct weft_anchor end; /* last anchor taken: at every new chunk, at finalize and at exit */
     char host[64]; /* NUL-terminated */
     char job[128]; /* the launcher's job or namespace id: equal for all ranks of one world */
-    uint32_t
-        other_threads; /* threads of the program that run and have not called MPI, though they may; not those that MPI
-                               or a library of linear algebra makes for itself */
-    uint32_t other_tids[WEFT_OTHER_TIDS]; /* the first of them, 0: none */
     struct weft_chunk chunks[WEFT_HEADER_CHUNKS];
+    uint32_t other_tids[WEFT_OTHER_TIDS]; /* the kernel's ids of the first of other_threads, 0: none */
 };
 
 /* One MPI call.

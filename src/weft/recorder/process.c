@@ -212,7 +212,7 @@ static __thread uint32_t own_other_tid; /* 0: the thread is none of them */
 static void publish_other_threads(void) {
     struct weft_record *record = weft_the_record;
     if (!record || !weft_recording) return;
-    record->header->other_threads = other_threads;
+    record->header->other_threads = (uint16_t)(other_threads < UINT16_MAX ? other_threads : UINT16_MAX);
     memcpy(record->header->other_tids, other_tids, sizeof other_tids);
 }
 
@@ -251,7 +251,7 @@ void weft_record_other_threads(void) { change_other_threads(0, 0, 0); }
  * uses, or a library of linear algebra. */
 static bool makes_threads_for_itself(uintptr_t address) {
     static const char *const names[] = {"libmpi",   "libopen-", "libpmix", "libprrte", "libuc",  "libfabric", "libpsm",
-                                        "libevent", "libcuda",  "libnccl", "openblas", "libmkl", "libblis"};
+                                        "libevent", "libcuda",  "libnccl", "openblas", "libmkl", "libblis",   "-fi.so"};
     Dl_info info;
     if (!dladdr((void *)address, &info) || !info.dli_fname) return false;
     const char *slash = strrchr(info.dli_fname, '/'), *file = slash ? slash + 1 : info.dli_fname;
