@@ -25,11 +25,13 @@ def built(mpi: Installed, folder: Path, source: Path, *words: str, compiler: str
     return program
 
 
-def run(mpi: Installed, folder: Path, program: Path, mode: str, threads: int = 1) -> list[dict[str, Any]]:
+def run(
+    mpi: Installed, folder: Path, program: Path, mode: str, threads: int = 1, *, ranks: int = 2
+) -> list[dict[str, Any]]:
     """The findings of a run of two ranks that are no notes on time."""
     command = [*WEFT, "run", "--out", folder / f"run-{mode}", "--report", folder / f"{mode}.json", "--"]
     environment = {**mpi.environment, "OMP_NUM_THREADS": str(threads)}
-    done = execute([*command, *mpi.mpiexec, "-n", "2", program, mode], cwd=folder, env=environment, timeout=120)
+    done = execute([*command, *mpi.mpiexec, "-n", str(ranks), program, mode], cwd=folder, env=environment, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     findings = json.loads((folder / f"{mode}.json").read_text())["findings"]
     return [finding for finding in findings if finding["kind"] not in NOTES]

@@ -10,7 +10,7 @@ from weft.terms.argument_columns import Ints
 
 def touches(low: Ints, size: Ints, stride: Ints, count: Ints) -> AccessTable:
     none = np.zeros(len(low), np.int64)
-    return AccessTable(low, low + (count - 1) * stride + size, size, stride, count, *[none] * 7)
+    return AccessTable(low, low + (count - 1) * stride + size, size, stride, count, *[none] * 9)
 
 
 def brute(low: int, size: int, stride: int, count: int, parts: list[tuple[int, int]]) -> tuple[int, int] | None:

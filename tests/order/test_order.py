@@ -110,17 +110,18 @@ def test_a_fence_orders_when_it_makes_no_assertion() -> None:
         assert ordered(b).before((0, 1), (1, 1)) is (assertion == 0)
 
 
-def test_threads_are_ordered_only_where_it_must_be() -> None:
+def test_calls_of_two_threads_are_ordered_unless_they_overlap() -> None:
     b = Builder(ranks=1)
     (r0,) = b.ranks
-    r0.call("MPI_Init_thread", required=3)
-    r0.barrier("MPI_COMM_SELF")
-    r0.barrier("MPI_COMM_SELF", thread=1)
-    q = r0.irecv(0, thread=1)
-    r0.wait(q)
+    r0.call("MPI_Init_thread", required=3, enter=0, exit=100)
+    r0.barrier("MPI_COMM_SELF", enter=200, exit=400)
+    r0.barrier("MPI_COMM_SELF", thread=1, enter=300, exit=500)
+    q = r0.irecv(0, thread=1, enter=600, exit=800)
+    r0.wait(q, enter=700, exit=900)
     o = ordered(b)
     assert o.before((0, 0), (0, 2)), "MPI must be initialised before another thread calls it"
-    assert o.is_concurrent((0, 1), (0, 2))
+    assert o.is_concurrent((0, 1), (0, 2)), "each was under way during the other"
+    assert o.reaches((0, 1), (0, 3), a_end=True, b_end=False), "the threads may have waited for each other between them"
     assert o.before((0, 3), (0, 4)), "a request must be made before it completes"
 
 

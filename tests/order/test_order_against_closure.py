@@ -25,15 +25,18 @@ FUNCTIONS = {
 }
 
 
-def random_run(seed: int) -> tuple[Trace, list[tuple[tuple[int, int], tuple[int, int]]]]:
+def random_run(seed: int, threads: int = 1) -> tuple[Trace, list[tuple[tuple[int, int], tuple[int, int]]]]:
     """A run in which the order of the calls below is one in which it could have happened, and its collective edges
-    (from the start of one event to the end of another)."""
-    rng = random.Random(seed)
+    (from the start of one event to the end of another). Each call is made by one of `threads` threads of its rank."""
+    rng, threads_rng = random.Random(seed), random.Random(seed)
     n = rng.choice([2, 3, 4, 5])
     b = Builder(ranks=n, functions=FUNCTIONS)
     counts = [0] * n
     later: list[tuple[int, Request]] = []
     edges: list[tuple[tuple[int, int], tuple[int, int]]] = []
+
+    def thread() -> dict[str, int]:
+        return {"thread": threads_rng.randrange(threads)}
 
     def did(rank: int) -> tuple[int, int]:
         counts[rank] += 1
@@ -43,7 +46,7 @@ def random_run(seed: int) -> tuple[Trace, list[tuple[tuple[int, int], tuple[int,
         kind, root = rng.choice(["barrier", "bcast", "reduce", "scan", "exscan"]), rng.randrange(n)
         parts = [did(r) for r in range(n)]
         for r in b.ranks:
-            getattr(r, kind)(**({"root": root} if kind in ("bcast", "reduce") else {}))
+            getattr(r, kind)(**({"root": root} if kind in ("bcast", "reduce") else {}), **thread())
         for i, j in itertools.product(range(n), repeat=2):
             if (
                 kind == "barrier"
@@ -63,28 +66,28 @@ def random_run(seed: int) -> tuple[Trace, list[tuple[tuple[int, int], tuple[int,
         early = rng.random() < 0.3
         ask = rng.choice([ANY, source])
         if early:
-            later.append((dest, b.ranks[dest].irecv(ask, tag, got=source)))
+            later.append((dest, b.ranks[dest].irecv(ask, tag, got=source, **thread())))
             did(dest)
         mode = rng.choice(["send", "ssend", "isend", "issend"])
-        request = getattr(b.ranks[source], mode)(dest, tag)
+        request = getattr(b.ranks[source], mode)(dest, tag, **thread())
         did(source)
         if isinstance(request, Request):
             later.append((source, request))
         if not early:
             if rng.random() < 0.3:
-                b.ranks[dest].probe(ask, tag, got=source)
+                b.ranks[dest].probe(ask, tag, got=source, **thread())
                 did(dest)
-            b.ranks[dest].recv(ask, tag, got=source)
+            b.ranks[dest].recv(ask, tag, got=source, **thread())
             did(dest)
         rng.shuffle(later)
         while later and rng.random() < 0.4:
             rank, request = later.pop()
-            b.ranks[rank].wait(request)
+            b.ranks[rank].wait(request, **thread())
             did(rank)
     for rank, request in later:
         # Of a wildcard that nobody waited for, the record does not tell the source.
         if request.status or rng.random() < 0.9:
-            b.ranks[rank].wait(request)
+            b.ranks[rank].wait(request, **thread())
             did(rank)
     return b.open(), edges
 
@@ -153,3 +156,21 @@ def test_before_past_and_future_are_those_of_the_closure(memory: int) -> None:
                 assert past[q] == expected, f"seed {seed}: past of {i} on rank {q}"
                 earliest = min((j[1] for j in own if reach[i, j]), default=NONE)
                 assert future[q] == earliest, f"seed {seed}: future of {i} on rank {q}"
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("memory", [1 << 30, 1], ids=["all vectors kept", "one vector in many kept"])
+def test_calls_of_threads_that_do_not_overlap_are_ordered_as_those_of_one_thread(memory: int) -> None:
+    for seed in range(40):
+        trace, edges = random_run(seed, threads=3)
+        o = Order(trace, match_operations(trace), memory=memory)
+        assert o.left_out == 0
+        reach = closure(trace, edges)
+        processes = {(r, p): o.processes.of(r, (p - 1) // 2) for r, p in {i for i, _ in reach}}
+        for (i, j), expected in reach.items():
+            known = o.past_points(processes[j], j[1])[processes[i]] >= i[1]
+            assert known == expected, f"seed {seed}: {i} before {j}"
+        for i, process in processes.items():
+            future = o.future_points({process: i[1]})
+            for j, other in processes.items():
+                assert (future[other] <= j[1]) == reach[i, j], f"seed {seed}: {j} after {i}"

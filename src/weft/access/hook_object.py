@@ -46,7 +46,12 @@ def build_hook_object() -> Path:
     is not cached; WeftError if that fails.
     """
     weft = files("weft")
-    texts = [weft / "access/native/hooks.c", weft / "recorder/client.h", *library_headers()]
+    texts = [
+        weft / "access/native/hooks.c",
+        weft / "access/native/synchronisation.h",
+        weft / "recorder/client.h",
+        *library_headers(),
+    ]
     contents = {text.name: text.read_bytes() for text in texts}
     key = hashlib.sha256(b"".join(contents.values()) + repr(_FLAGS).encode()).hexdigest()[:16]
     target = cache_folder() / "access" / key / "weft-access.o"

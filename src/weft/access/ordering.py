@@ -9,9 +9,11 @@ import numpy as np
 from weft.access.window_accesses import WindowAccesses
 from weft.base.event_id import EventId
 from weft.order import Order
+from weft.order.threads import ThreadOrder
 from weft.terms.calls import masks_of, word_set
 from weft.terms.windows import EXCLUSIVE
-from weft.trace import Rank, Trace
+from weft.trace import Flag, Rank, Trace
+from weft.trace.layout import decode_durations
 from weft.usage.lock_handovers import Handovers
 from weft.usage.window_accesses import RmaAccesses
 
@@ -35,17 +37,18 @@ class AccessOrdering:
         self._fetched: dict[int, int] = {}
         self._repeated: dict[int, int] = {}
         self._polled: dict[tuple[int, int], int] = {}
+        self._placed: dict[int, tuple[list[list[int]], list[list[int]]]] = {}
 
     def is_access_first(self, program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int) -> bool:
         """Return whether an access of the program is surely over before a one-sided operation begins at its target.
         `row`: the access in `program`; `operation_row`: the operation in `operations`.
         """
-        rank, before = program.rank.index, int(program.touches.before[row])
+        rank, after = program.rank.index, self.find_events_after(program, row)
         begins = (
             (int(operations.rank[operation_row]), int(operations.begin[operation_row])),
             (int(operations.target[operation_row]), int(operations.opened[operation_row])),
         )
-        return any(self._is_before_or_same(rank, before, *begin) for begin in begins if begin[1] >= 0)
+        return any(self._is_before_or_same(rank, event, *begin) for begin in begins if begin[1] >= 0 for event in after)
 
     def is_operation_first(
         self, program: WindowAccesses, row: int, operations: RmaAccesses, operation_row: int
@@ -53,17 +56,37 @@ class AccessOrdering:
         """Return whether a one-sided operation is surely complete at its target before an access of the program. `row`:
         the access in `program`; `operation_row`: the operation in `operations`.
         """
-        rank, behind = program.rank.index, int(program.touches.before[row]) - 1
+        rank, before = program.rank.index, self.find_events_before(program, row)
         ends = (
             (int(operations.rank[operation_row]), int(operations.end[operation_row])),
             (int(operations.target[operation_row]), int(operations.closed[operation_row])),
         )
-        return any(self._is_before_or_same(*end, rank, behind) for end in ends if end[1] >= 0)
+        return any(self._is_before_or_same(*end, rank, event) for end in ends if end[1] >= 0 for event in before)
 
     def is_access_before(self, one: WindowAccesses, a: int, two: WindowAccesses, b: int) -> bool:
         """Return whether access `a` of `one` is over before access `b` of `two` begins."""
-        first, second = int(one.touches.before[a]), int(two.touches.before[b]) - 1
-        return self._is_before_or_same(one.rank.index, first, two.rank.index, second)
+        return any(
+            self._is_before_or_same(one.rank.index, event, two.rank.index, other)
+            for event in self.find_events_after(one, a)
+            for other in self.find_events_before(two, b)
+        )
+
+    def find_events_after(self, program: WindowAccesses, row: int) -> list[int]:
+        """Return, for each thread of the rank, its first event that may come after an access. What comes after one of
+        them may come after the access.
+        """
+        return self._place_among_events(program)[0][row]
+
+    def find_events_before(self, program: WindowAccesses, row: int) -> list[int]:
+        """Return, for each thread of the rank, its last event that may come before an access."""
+        return self._place_among_events(program)[1][row]
+
+    def _place_among_events(self, program: WindowAccesses) -> tuple[list[list[int]], list[list[int]]]:
+        """Return, for each access of the program, the first events that may come after it, and the last before it."""
+        found = self._placed.get(id(program))
+        if found is None:
+            found = self._placed[id(program)] = place_among_events(program)
+        return found
 
     def _is_before_or_same(self, rank: int, event: int, other_rank: int, other_event: int) -> bool:
         """Return whether the start of one event happens before another event, or both are the same. False if either
@@ -71,7 +94,7 @@ class AccessOrdering:
         """
         if other_event < 0 or event >= len(self.trace.ranks[rank]):
             return False
-        if rank == other_rank:
+        if rank == other_rank and len(self.trace.ranks[rank].threads) == 1:
             return event <= other_event
         return self.order.reaches(EventId(rank, event), EventId(other_rank, other_event)) or self._handed.reaches(
             rank, event, other_rank, other_event
@@ -170,3 +193,41 @@ class AccessOrdering:
             )
             self._repeated[rank] = next(again, len(of) + 1)
         return self._repeated[rank]
+
+
+def place_among_events(program: WindowAccesses) -> tuple[list[list[int]], list[list[int]]]:
+    """Return, for each access of a rank, the first event of each thread that may come after it, and the last of each
+    thread that may come before it. Threads without such an event are left out.
+    """
+    rank, touches = program.rank, program.touches
+    one_thread = len(rank.threads) == 1
+    if one_thread and len(np.unique(touches.tid)) == 1 and not (touches.slot < 0).any():
+        return [[event] for event in touches.before.tolist()], [[event - 1] for event in touches.before.tolist()]
+    enter = rank.events["enter"].astype(np.int64)
+    leave = enter + decode_durations(rank.events["duration"]).astype(np.int64)
+    is_over = rank.events["flags"] & Flag.CLOSED != 0
+    threads = ThreadOrder(rank)
+    after: list[list[int]] = [[] for _ in range(len(touches))]
+    before: list[list[int]] = [[] for _ in range(len(touches))]
+    for number, thread in enumerate(rank.threads):
+        events = np.flatnonzero(rank.event_threads == number)
+        complete = events[is_over[events]]
+        for other in np.unique(touches.tid).tolist():
+            rows = np.flatnonzero(touches.tid == other)
+            ticks, name = touches.first[rows], threads.name_thread(other)
+            if name == thread.slot:
+                own = touches.own_events[rows]
+                first = np.where(own >= 0, own, np.searchsorted(enter[events], ticks))  # it had no calls yet
+                last = first - 1
+                last_events = events
+            else:
+                first = np.searchsorted(enter[events], threads.find_first_after(name, ticks, thread.slot))
+                until = threads.find_last_before(name, ticks, thread.slot)
+                last = np.searchsorted(leave[complete], until, "right") - 1
+                last_events = complete
+            for row, f, b in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
+                if f < len(events):
+                    after[row].append(int(events[f]))
+                if b >= 0:
+                    before[row].append(int(last_events[b]))
+    return after, before

@@ -6,13 +6,17 @@ and completed after it. Of two racing accesses neither may be in the other's cau
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.access.recorded_accesses import PlacedRows
 from weft.base.event_id import EventId
 from weft.evidence import Met, MetOperation, MetPending, MetShared
 from weft.order import Order
 from weft.trace import Rank, Trace
+from weft.trace.layout import TouchKind
 
 
 def verify_evidence(trace: Trace, evidence: Met, order: Order | None = None) -> bool:
@@ -81,12 +85,39 @@ def _verify_unordered(trace: Trace, evidence: Met, order: Order) -> bool:
         return False
     rank, before = evidence.before
     operation, over = evidence.operation, evidence.over
+    if operation.rank == rank and len(trace.ranks[rank].threads) > 1:
+        return _may_threads_overlap(trace.ranks[rank], evidence)
     own = operation.rank == rank
     known = operation.event >= before if own else _is_in_past(trace, order, operation, rank, before)
     complete = over is not None and (
         over.event < before if own else _is_in_past(trace, order, EventId(rank, before - 1), *over)
     )
     return not known and not complete
+
+
+def _may_threads_overlap(rank: Rank, evidence: MetOperation) -> bool:
+    """Return whether a thread's access may overlap another thread's operation: whether the record has no release by the
+    first of the two in between, with an acquisition by the other after it.
+    """
+    rows = rank.accesses_to_pending_buffers
+    access = rows[(rows["first"] == evidence.ticks) & (rows["kind"] < TouchKind.SENT)]
+    slot = rank.locate(evidence.operation.event)[0].slot
+    tids = rows["tid"][rows["thread"] == slot + 1]
+    if not len(access) or not len(tids) or access["tid"][0] in tids or (rows["kind"] == TouchKind.UNORDERED).any():
+        return False
+    begun = int(rank.events["enter"][evidence.operation.event])
+    ended = int(rank.events["enter"][evidence.over.event]) if evidence.over else None
+
+    def may_follow(from_tids: NDArray[Any], start: int, to_tids: NDArray[Any], end: int) -> bool:
+        within = (start <= rows["first"]) & (rows["first"] <= end)
+        released = rows["first"][within & np.isin(rows["tid"], from_tids) & (rows["kind"] == TouchKind.RELEASED)]
+        acquired = rows["first"][within & np.isin(rows["tid"], to_tids) & (rows["kind"] == TouchKind.ACQUIRED)]
+        return bool(len(released) and len(acquired) and released.min() <= acquired.max())
+
+    first = access["tid"]
+    return not may_follow(first, evidence.ticks, tids, begun) and not (
+        ended is not None and may_follow(tids, ended, first, evidence.ticks)
+    )
 
 
 def _has_access(trace: Trace, before: EventId, ticks: int) -> bool:

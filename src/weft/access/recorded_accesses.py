@@ -27,8 +27,9 @@ class AccessTable:
     """Accesses sorted by `before`; one row stands for accesses of one line at equal steps.
 
     A row is `count` accesses of `size` bytes, the first at `low`, `stride` bytes apart; `high` is the end of all.
-    `before`: the rank's next event, or its number of events. `slot`: the thread, -1 for one that makes no calls.
-    `first`, `last`: ticks. `again`: accesses to what the row had already.
+    `before`: the rank's next event, or its number of events. `slot`: the thread, -1 for one that makes no calls; `tid`:
+    the system's number of it; `own_events`: how many calls it had made, NO_EVENTS as -1. `first`, `last`: ticks.
+    `again`: accesses to what the row had already.
     """
 
     low: Ints
@@ -40,6 +41,8 @@ class AccessTable:
     site: Ints
     before: Ints
     slot: Ints
+    tid: Ints
+    own_events: Ints
     first: Ints
     last: Ints
     again: Ints
@@ -187,8 +190,12 @@ class PlacedRows:
         steps: Ints = np.maximum(count, 1) - 1
         high: Ints = low + steps * stride + size
         kind, site, first, last, again = (_int_column(raw, name) for name in ("kind", "site", "first", "last", "again"))
-        before, slot = self.before[rows], self.slot[rows]
-        return AccessTable(low, high, size, stride, count, kind, site, before, slot, first, last, again)
+        before, slot, tid = self.before[rows], self.slot[rows], _int_column(raw, "tid")
+        own_events = np.where(raw["event"] == NO_EVENTS, np.uint64(0), raw["event"]).astype(np.int64)
+        own_events[raw["event"] == NO_EVENTS] = -1
+        return AccessTable(
+            low, high, size, stride, count, kind, site, before, slot, tid, own_events, first, last, again
+        )
 
     def _find_recording_calls(self, rows: Ints) -> Ints:
         """Return, for each row, the index of the MPI call during which its thread recorded it; -1 if there is none."""

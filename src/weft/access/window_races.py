@@ -158,7 +158,8 @@ class _WindowMemory:
         """Return two bools: whether an access surely comes before a one-sided operation, and whether it surely comes
         after. The result is kept for further accesses between the same calls.
         """
-        key = program.rank.index, program.touches.before.item(row), *self.of_time[operation_row]
+        places = self.ordering.find_events_after(program, row), self.ordering.find_events_before(program, row)
+        key = program.rank.index, *places[0], -1, *places[1], -1, *self.of_time[operation_row]
         known = self.answers.get(key)
         if known is None:
             first = self.ordering.is_access_first(program, row, self.of, operation_row)
@@ -234,12 +235,15 @@ class _WindowMemory:
             return
         self.told.add(key)
         end = int(self.of.end[operation_row])
+        is_other = event.rank is rank and touches.slot[row] != rank.locate(event.index)[0].slot
+        other = " (in another thread)" if is_other else ""
         made = make_finding(
             "rma-race",
             f"rank {rank.index} {'stores to' if kind & TouchKind.WRITE else 'loads from'} "
             f"{_describe_bytes(shared_bytes)} "
-            f"of rank {self.target}'s window{format_site(site)}, which rank {event.rank.index} "
-            f"{_WORDS[int(self.of.sort[operation_row])]} in {call_at(event)}: nothing orders the two",
+            f"of rank {self.target}'s window{format_site(site)}{other}, which rank {event.rank.index} "
+            f"{_WORDS[int(self.of.sort[operation_row])]} in {call_at(event)}, and nothing orders the two: "
+            "put a synchronisation of the window between them",
             [event],
             evidence=MetOperation(
                 access="write" if kind & TouchKind.WRITE else "read", bytes=shared_bytes, target=self.target,
@@ -280,7 +284,8 @@ class _WindowMemory:
         made = make_finding(
             "rma-race",
             f"rank {first_program.rank.index} {verbs[0]} {_describe_bytes(shared_bytes)} of rank {self.target}'s "
-            f"shared window{key[0]}, rank {second_program.rank.index} {verbs[1]} them{key[1]}: nothing orders the two",
+            f"shared window{key[0]}, rank {second_program.rank.index} {verbs[1]} them{key[1]}, and nothing "
+            "orders the two: put a synchronisation of the window between them",
             [],
             evidence=MetShared(
                 access="write" if kinds[0] & TouchKind.WRITE else "read", bytes=shared_bytes,

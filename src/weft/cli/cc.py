@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.access.command_line import parse_command
     from weft.access.hook_options import choose_hook_options
 
+    args.line = args.line[1:] if args.line[:1] == ["--"] else args.line
     if not args.line:
         raise UsageError("name a compiler call: weft cc mpicc -g -o prog prog.c")
     if args.commands is not None:

@@ -459,7 +459,7 @@ enum weft_change {
     WEFT_CHANGE_SWAP = 4, /* by `operand` if it is equal to `compare` */
 };
 
-/* ACCESSES: what the program itself does to memory that MPI has: buffers of pending operations, and windows. Rows of two
+/* ACCESSES: what the program itself does to memory that MPI has: buffers of pending operations, and windows. Rows of three
  * sorts, in the order of the thread's program.
  *
  *    0     8       16     24      32      40       48     52     56       60       64     66      67       68    72
@@ -473,7 +473,12 @@ enum weft_change {
  * A hold (kind from 16 on): from here on MPI has that memory. SENT, WRITTEN: `count` elements of datatype `size` (an object
  * id) at `low`, `stride` bytes from first to last, of the request `object` (0: a one-sided operation); the call is the
  * thread's event `event` - 1. UNIFIED, SEPARATE: memory of window `object`, by its model: `stride` bytes at `low` that are
- * rank `count`'s, with displacement unit `size`. GONE: window `object` no longer has the memory at `low`. */
+ * rank `count`'s, with displacement unit `size`. GONE: window `object` no longer has the memory at `low`.
+ *
+ * What orders threads (kind from 48 on; `low` is 0): RELEASED: at `first` the thread let go of what it did before it (it left a
+ * lock, came to a barrier, made a thread); the first time since its last access or call. ACQUIRED: at `first` it took over
+ * what others had let go; the last time before its next access or call. UNORDERED: it did what Weft cannot follow (tasks,
+ * volatile variables): any two threads of the process may be ordered. */
 struct weft_touch {
     uint64_t low;
     uint64_t first; /* ticks */
@@ -504,6 +509,9 @@ enum weft_touch_kind {
     WEFT_TOUCH_UNIFIED = 32,
     WEFT_TOUCH_SEPARATE = 33,
     WEFT_TOUCH_GONE = 34,
+    WEFT_TOUCH_RELEASED = 48,
+    WEFT_TOUCH_ACQUIRED = 49,
+    WEFT_TOUCH_UNORDERED = 50,
 };
 
 /* HASHES: what messages held. One row for what an operation brings, one for what it gets: a message of a send or a receive,

@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -49,8 +48,12 @@ from weft.openmp.variable_names import (
     get_preprocessed_line,
     is_directive,
     is_fortran_place,
+    source_line,
 )
 
+NEAR: Final = 4
+"""Lines by which the compiler may misplace a construct's call."""
+KINDS_OF_MACROS: Final = frozenset(("loop", "region", "teams", "alone"))
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
 OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")
 """What the compiler adds to the name of a function whose construct it makes a function of its own."""
@@ -73,8 +76,10 @@ class CheckedProcess:
     output: RuntimeOutput
     construct_runs: list[RawConstructRun]
     places: dict[int, AccessPlace]
-    callers: dict[int, AccessPlace] = field(default_factory=dict)
-    """The call in a source of each program counter in a header's function that the compiler put there."""
+    calls: dict[int, tuple[AccessPlace, ...]] = field(default_factory=dict)
+    """The calls that lead to each program counter in a header's function that the compiler put there, up to the one in
+    a source.
+    """
 
     def construct_place(self, ran: RawConstructRun) -> AccessPlace:
         """Return the source line of a construct that ran."""
@@ -166,7 +171,7 @@ def collect_process_findings(process: CheckedProcess, program: Path, sources: Se
     try:
         found = list(
             make_findings(
-                parse_findings(process.output, process.places, process.callers),
+                parse_findings(process.output, process.places, process.calls),
                 names,
                 collect_private_variables(sources),
             )
@@ -287,7 +292,7 @@ def read_process_output(path: Path) -> CheckedProcess:
     if told.usage is not None:
         raise WeftError(NO_ROOM)
     places: dict[int, AccessPlace] = {}
-    callers: dict[int, AccessPlace] = {}
+    calls: dict[int, tuple[AccessPlace, ...]] = {}
     for pc, frames in told.resolve_frames(collect_program_counters(told)).items():
         own = [one for one in frames if not is_library_file(one[0])] or frames[:1]
         directive_line = told.lines.get(pc, 0)  # code of a function in the loop's bound may stand before the loop
@@ -295,10 +300,11 @@ def read_process_output(path: Path) -> CheckedProcess:
         number = told.lines.get(pc) or find_atomic_statement_line(file or "", line)
         places[pc] = make_place(file, number, function)
         if is_header(file):
-            calls = (make_place(*one) for one in own[own.index((file, line, function)) :] if not is_header(one[0]))
-            callers.update((pc, call) for call in islice(calls, 1))
+            outer = [make_place(*one) for one in own[own.index((file, line, function)) + 1 :]]
+            last = next((k for k, one in enumerate(outer, 1) if not is_header(one.file)), 0)
+            calls[pc] = tuple(outer[:last])
     ran = [RawConstructRun(one["construct"], one["pc"], one["times"], one["iterations"]) for one in told.constructs]
-    return CheckedProcess(told, ran, places, callers)
+    return CheckedProcess(told, ran, places, calls)
 
 
 def make_place(file: str | None, line: int, function: str | None) -> AccessPlace:
@@ -336,10 +342,13 @@ def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProce
     alone = {place for construct, place in ran if construct == "alone" and (place.file, place.line) not in lanes}
     if alone := alone - teams:
         yield f"{plural(len(alone), 'region')} that the program ran with one thread only ({at(alone)})"
-    yield from dict.fromkeys(
-        messages.LEFT[held.why].format(at=at([held.access.place]))
-        for one in processes for held in parse_findings(one.output, one.places) if held.kind == "left"
-    )  # fmt: skip
+    left: dict[str, list[AccessPlace]] = {}
+    for one in processes:
+        for held in parse_findings(one.output, one.places):
+            if held.kind == "left":
+                left.setdefault(held.why, []).append(held.access.place)
+    for reason, places in left.items():
+        yield messages.LEFT[reason].format(at=at(places))
     if shared := [str(source) for source in sources if requires_shared_memory(source)]:
         yield messages.ONE_MEMORY.format(at=", ".join(shared))
 
@@ -381,7 +390,28 @@ def count_construct_runs(
             number = source_map.add_construct(kind, str(source), line, text=format_directive(directive, source))
             if (counted := counts.get((str(source.absolute()), line))) is not None:
                 told.construct_runs[number] = (counted[0], counted[1])
+    for place, kind in find_macro_constructs(sources, processes).items():
+        number = source_map.add_construct(kind, place.file, place.line, text=source_line(place).strip())
+        times, iterations = counts[place.file, place.line]
+        told.construct_runs[number] = (times, iterations)
     return told
+
+
+def find_macro_constructs(sources: Sequence[Path], processes: Sequence[CheckedProcess]) -> dict[AccessPlace, str]:
+    """Return the places of constructs that ran and that no directive of the sources stands near: macros with `_Pragma`
+    made them. With each place, its kind.
+    """
+    near = {
+        (str(source.absolute()), line + away)
+        for source in sources for line, _ in read_directives(source) for away in range(-NEAR, NEAR + 1)
+    }  # fmt: skip
+    found: dict[AccessPlace, str] = {}
+    for process in processes:
+        for one in process.construct_runs:
+            place = dataclasses.replace(process.construct_place(one), function="", column=0)
+            if one.kind in KINDS_OF_MACROS and place.line and (place.file, place.line) not in near:
+                found[place] = "parallel" if one.kind == "loop" else found.get(place, "region")
+    return found
 
 
 def is_target_directive(directive: OpenMPDirective) -> bool:
@@ -462,7 +492,8 @@ def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedEl
         race.other_access.strand.what,
     ):  # its line is the directive's, with many names
         places = places[:1] if race.other_access.strand.what == "copy" else places[1:]
-    return names.name_memory(race, places, is_fortran_place(race.access.place))
+    calls = (race.access.calls, race.other_access.calls)
+    return names.name_memory(race, places, is_fortran_place(race.access.place), calls)
 
 
 def _make_uninitialised_read(

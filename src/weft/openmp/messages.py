@@ -13,7 +13,7 @@ from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.library_functions import INSTEAD
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
-from weft.openmp.variable_names import get_preprocessed_line, source_line
+from weft.openmp.variable_names import get_preprocessed_line, is_simd_loop, source_line
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
@@ -24,10 +24,11 @@ _WORKSHARE: Final = re.compile(r"\bworkshare\b", re.I)
 LEFT: Final = {
     "crowd": "races between neighbouring iterations of a loop with many millions ({at}): 64 of a thread count as one",
     "paths": "pairs of accesses with very many atomics or locks between them, any of which may order the two ({at})",
+    "lanes": "dependences between the iterations of a simd loop in most of its runs after the first 1,024 ({at})",
     "locks": "in which order locks are taken and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
-ONE_MEMORY: Final = "out-of-date copies in target regions, as the program requires unified shared memory ({at})"
+ONE_MEMORY: Final = "out-of-date copies in target regions, because the program requires unified shared memory ({at})"
 KEPT: Final = "races between two iterations that one thread runs, where the compiler overrides the schedule ({at})"
 
 
@@ -138,6 +139,8 @@ def describe_strand(strand: Strand, directive_place: AccessPlace) -> str:
         return "the host"
     if what == "task":
         return f"task {index} made{where}" if where else f"task {index}"
+    if what == "thread" and is_simd_loop(directive_place):
+        return f"the simd loop{where}"
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
 
 
@@ -151,8 +154,7 @@ def describe_race(record: RawOpenMPFinding, strand_names: tuple[str, str], fortr
         two = two.removesuffix(loop)
     return (
         f"data race on {record.named.render(fortran)}: {one} {record.access.does}s it{places[0]}, {two} {other.does}s "
-        "it"
-        f"{places[1]}, and nothing orders the two"
+        f"it{places[1]}, and nothing orders the two"
     )
 
 
@@ -270,12 +272,12 @@ def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
 
 _OLD: Final = {
     ("none", True): (
-        "which has no value on the device, as the map{at} copies none there",
+        "which has no value on the device, because the map{at} does not copy it there",
         "map it with `to` or `tofrom`",
     ),
     ("none", False): (
-        "which a copy from the device has overwritten with no value: no region wrote it, and the map{at} copied none "
-        "there",
+        "which the copy back from the device has overwritten with an undefined value: the map{at} did not copy it "
+        "there, and no region wrote it",
         "map it with `to` or `tofrom`",
     ),
     ("host", True): ("an old copy: the host has written it{at} since", "add a `target update to` before the region"),
@@ -299,8 +301,8 @@ def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
     """Return the message that a target region accesses data that is not, or only in part, on the device."""
     if record.why == "part":
         return (
-            f"A map clause{describe_place(record.access.place)} names more of an array of which another map has a "
-            f"part on the device already, and a mapped section cannot grow: map all of it first"
+            f"A map clause{describe_place(record.access.place)} names more of an array than the part that another "
+            f"map has put on the device, and a mapped section cannot grow: map all of it first"
         )
     return (
         f"The target region at line {record.region.line} {record.access.does}s "

@@ -64,10 +64,17 @@ class Access:
     pc: int
     write: bool
     strand: Strand
-    caller: AccessPlace = NOWHERE
-    """The call in a source, where the access is in a header's function that the compiler put there."""
+    calls: tuple[AccessPlace, ...] = ()
+    """The calls that lead to it, up to the one in a source, where it is in a header's function that the compiler put
+    there.
+    """
     is_in_library: bool = False
     """It is in a function of the language's library; `place` and `pc` are those of the program's call."""
+
+    @property
+    def caller(self) -> AccessPlace:
+        """Return the call in a source that leads to an access in a header's function; NOWHERE if it is in none."""
+        return self.calls[-1] if self.calls else NOWHERE
 
     @property
     def does(self) -> str:
@@ -105,10 +112,12 @@ class RawOpenMPFinding:
 
 
 def parse_findings(
-    output: RuntimeOutput, places: Mapping[int, AccessPlace], callers: Mapping[int, AccessPlace] = MappingProxyType({})
+    output: RuntimeOutput,
+    places: Mapping[int, AccessPlace],
+    calls: Mapping[int, tuple[AccessPlace, ...]] = MappingProxyType({}),
 ) -> list[RawOpenMPFinding]:
     """Return the raw findings of one process, with source places instead of program counters. An access in a header
-    gets its `caller` from `callers`: the call in a source file that led to it.
+    gets the `calls` that led to it.
     """
 
     def place_at(pc: int) -> AccessPlace:
@@ -126,7 +135,7 @@ def parse_findings(
         pc = caller if in_library else pc
         return Access(
             place_at(pc), pc, fields.get(f"{key}write", False), make_strand(fields.get(key.strip("_") or "strand")),
-            callers.get(pc, NOWHERE), in_library,
+            calls.get(pc, ()), in_library,
         )  # fmt: skip
 
     def make_raw_finding(fields: Mapping[str, Any]) -> RawOpenMPFinding:

@@ -22,6 +22,9 @@ _KEYWORDS: Final = frozenset(
 _NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)\b(?!\s*\()")
 _FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
 _ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
+_ATOMIC_CALL: Final = re.compile(r"\b__(?:sync|atomic)_\w+\s*\(\s*(?:\([^()]*\)\s*)*&?\s*(?P<name>[A-Za-z_]\w*)")
+_BY_POINTER: Final = re.compile(r"(?<![\w)\]])\s*\*\s*[A-Za-z_]\w*|\b__(?:sync|atomic)_\w+\s*\(")
+_PASSED: Final = re.compile(r"[(,]\s*&\s*([A-Za-z_]\w*)\s*[\[,)]")
 _SINGLE: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\b(?!\s*end\b).*\b(?:single|workshare)\b", re.I)
 _PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|[!c*]\$)", re.I)
 _ASSIGNED: Final = re.compile(
@@ -31,11 +34,15 @@ _ASSIGNED: Final = re.compile(
 
 _OPERATOR: Final = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=|(?P<assigned>(?P<declared>[A-Za-z_]\w*\s*)?=(?!=))|\[")
 _OPERAND: Final = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.))")
+_SIMD: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\s+simd\b", re.I)
+_COUNTED: Final = re.compile(r"\s*(?:for\s*\(\s*(?P<name>\w+)\s*=|do\s+(?:\d+\s+)?(?P<index>\w+)\s*=)", re.I)
 _LOCAL_STATIC: Final = re.compile(r"\.\d+$|^_ZZ")
 """How the compiler names a static variable of a function."""
 
 MOST_LINES: Final = 60
 """Of a single block, before an access in it."""
+MOST_HEAD_LINES: Final = 8
+"""Between a directive and the head of its loop."""
 MOST_SHIFTED: Final = 4
 """Columns that macros make of a difference."""
 
@@ -58,12 +65,16 @@ class VariableNames:
             self.module.close()
 
     def name_memory(
-        self, record: RawOpenMPFinding, accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool
+        self,
+        record: RawOpenMPFinding,
+        accesses: Sequence[tuple[AccessPlace, bool]],
+        fortran: bool,
+        calls: Sequence[Sequence[AccessPlace]] = (),
     ) -> NamedElement:
         """Return the variable and element that a raw finding is about.
 
         `accesses`: the place of each access, and whether it writes; the source lines give the name if debugging
-        information does not.
+        information does not. `calls`: the calls that lead to each of them, in whose lines the name may stand instead.
         """
         address, pc = record.address, record.access.pc - self.base
         if (
@@ -75,7 +86,9 @@ class VariableNames:
         )
         if found is not None:
             return found
-        name = guess_common_name(accesses, fortran)
+        if counter := next(filter(None, map(find_simd_counter, (record.access, record.other_access))), ""):
+            return NamedElement(counter, (), True)
+        name = guess_common_name(accesses, fortran, calls)
         if not name:
             return NamedElement()
         shape = self._find_shape(pc, name)
@@ -206,6 +219,23 @@ def source_line(place: AccessPlace) -> str:
     return linecache.getline(place.file, place.line) if place.file and place.line else ""
 
 
+def is_simd_loop(place: AccessPlace) -> bool:
+    """Return whether a simd directive, without another construct, stands at a place."""
+    return bool(_SIMD.match(source_line(place)))
+
+
+def find_simd_counter(access: Access) -> str:
+    """Return the variable that counts a simd loop, if an access is what the loop itself does, beside its iterations:
+    that gives the variable its last value. "" if it is another access.
+    """
+    at = access.strand.at
+    if access.strand.what != "thread" or not is_simd_loop(at):
+        return ""
+    after = (linecache.getline(at.file, line) for line in range(at.line + 1, at.line + MOST_HEAD_LINES))
+    found = next(filter(None, map(_COUNTED.match, after)), None)
+    return str(found["name"] or found["index"]) if found else ""
+
+
 def get_preprocessed_line(place: AccessPlace) -> str:
     """Return a source line with its spaces and comments as GCC's preprocessor leaves them, so that the compiler's
     columns fit the text. Macros are not expanded; for a pragma, return "".
@@ -251,13 +281,23 @@ def find_atomic_statement_line(file_name: str, line: int) -> int:
     return line
 
 
-def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
+def guess_common_name(
+    accesses: Sequence[tuple[AccessPlace, bool]], fortran: bool, calls: Sequence[Sequence[AccessPlace]] = ()
+) -> str:
     """Return the likely name of the variable that several accesses share: a name in all their source lines, preferably
-    one that is written there. "" if the lines have no name in common.
+    one that is written there; if they have none in common, one in the lines of the `calls` that lead to them, too. ""
+    if these have no name in common either.
     """
     texts = [get_preprocessed_line(place) for place, _ in accesses]
     sets = [set(_find_identifiers(text, fortran)) for text in texts]
     common = set.intersection(*sets) if sets else set()
+    if not common and len(calls) == len(sets):
+        outer = [
+            [name for call in one for name in _find_identifiers(get_preprocessed_line(call), fortran)] for one in calls
+        ]
+        common = set.intersection(*(own.union(more) for own, more in zip(sets, outer, strict=True)))
+    if name := _find_passed_name(texts, calls):
+        return name
     exact = (
         []
         if fortran
@@ -284,6 +324,17 @@ def guess_common_name(accesses: Sequence[tuple[AccessPlace, bool]], fortran: boo
             if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
                 return name
     return next((name for text in texts for name in _find_identifiers(text, fortran) if name in common), "")
+
+
+def _find_passed_name(texts: Sequence[str], calls: Sequence[Sequence[AccessPlace]]) -> str:
+    """Return the only variable whose address, or an element's, the calls of all accesses pass on, if the accesses are
+    made by a pointer (`*a`) or by an atomic function of the compiler; "" otherwise.
+    """
+    if not (calls and all(calls) and all(map(_BY_POINTER.search, texts))):
+        return ""
+    passed = [{name for call in one for name in _PASSED.findall(get_preprocessed_line(call))} for one in calls]
+    common = set.intersection(*passed)
+    return common.pop() if len(common) == 1 else ""
 
 
 def _variable_at_operator(line_text: str, column: int, write: bool) -> str:
@@ -333,7 +384,11 @@ def _statement_end(text: str, at: int) -> int:
 
 
 def _find_identifiers(line_text: str, fortran: bool) -> Iterable[str]:
-    """Yield the identifiers of a line that are no keywords and not in strings."""
+    """Yield the identifiers of a line that are no keywords and not in strings. If an atomic function of the compiler is
+    called there, only what it accesses.
+    """
+    if atomic := _ATOMIC_CALL.search(line_text):
+        line_text = atomic["name"]
     pattern = _FORTRAN_NAME if fortran else _NAME
     for found in pattern.findall(re.sub(r'"[^"]*"', "", line_text)):
         name = found.lower() if fortran else found

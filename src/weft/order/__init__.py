@@ -2,7 +2,7 @@
 
 `order(trace, match)` sweeps the run once (native/kernel/order.c). Every event has two points, its start and its end.
 Edges: a message's send to the call at whose return its receive had it; the post of a receive to the end of a
-synchronous send; collectives by kind; probes; threads of a rank only where it must be so (edges.py).
+synchronous send; collectives by kind; probes; calls of two threads of a rank unless they overlap (edges.py).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Order:
         target = np.full(len(m.sends), NONE, np.uint32)
         taken = m.sends.partner != NONE
         target[taken] = self.known[m.sends.partner[taken]]
-        received = int(taken.sum()) + len(m.collectives) + len(e.event)
+        received = int(taken.sum()) + len(m.collectives) + len(e.point)
         stride = max(1, -(-received * len(p.rank) * 4 // memory))
         return OrderInput(
             processes=len(p.rank), rank_of=p.rank, event_first=first, event_counts=p.counts,
@@ -90,8 +90,8 @@ class Order:
             thread_of=bridge.array_addresses(p.threads, bridge.I32, "threads"), first_process=p.first,
             sends=len(m.sends), send_of_process=send_of, send_rows=send_rows, send_event=m.sends.event,
             send_process=send_process, send_peer=m.sends.peer, send_target=target, send_known=self.send_known,
-            generics=len(e.event), generic_of_process=e.of_process, generic_event=e.event, generic_process=e.process,
-            generic_target=e.target, generic_target_process=e.target_process,
+            generics=len(e.point), generic_of_process=e.of_process, generic_point=e.point, generic_process=e.process,
+            generic_target_point=e.target_point, generic_target_process=e.target_process,
             colls=len(m.collectives), coll_of_process=coll_of, coll_rows=coll_rows, coll_event=m.collectives.event,
             coll_completion=m.collectives.completion, coll_instance=m.collectives.instance, coll_process=coll_process,
             coll_completion_process=completion_process, coll_place=c.place, coll_role=c.role,

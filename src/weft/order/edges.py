@@ -5,6 +5,7 @@ A process is one thread of one rank. Points: the start of event e is 2e + 1, its
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,13 +17,16 @@ from weft.mpi import meaning
 from weft.mpi.meaning import Act, Leaves, Trait, pvm
 from weft.native.headers.order import Coll
 from weft.native.headers.order import CollKind as Kind
+from weft.order.threads import ThreadOrder
 from weft.trace import Flag, Rank, Trace
 from weft.trace.births import NOT_RECORDED, list_spawns
-from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN, decode_durations
 
 U32 = NDArray[np.uint32]
 EdgeColumns = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 """Edges as columns: process, event, target process, target; a number stands for one edge."""
+POINTS: Final = (1, 2)
+"""What is added to twice an event's index for the points of its start and of its end."""
 
 SOURCE: Final = int(Coll.SOURCE)  # columns of bytes take no enum
 TARGET: Final = int(Coll.TARGET)
@@ -92,12 +96,12 @@ def number_processes(trace: Trace) -> Processes:
 
 @dataclass(slots=True)
 class Edges:
-    """Edges between any two events: start of the source to end of the target. Sorted by source."""
+    """Edges between any two points, sorted by source."""
 
     process: U32
-    event: U32
+    point: U32
     target_process: U32
-    target: U32
+    target_point: U32
     of_process: NDArray[np.uint64]
 
 
@@ -212,10 +216,42 @@ def generic_edges(trace: Trace, match: Match, processes: Processes, extra: list[
     ]
     parts = [_probe_edges(match, processes), _synchronous_edges(match, processes), *across, *extra]
     process, event, target_process, target = _concatenate_edges(parts)
-    order = np.lexsort((event, process))
+    between = _concatenate_edges(list(_clock_edges(trace, processes)))
+    process, target_process = (np.concatenate([a, b]) for a, b in ((process, between[0]), (target_process, between[2])))
+    point = np.concatenate([2 * event + POINTS[0], 2 * between[1] + POINTS[1]])
+    target_point = np.concatenate([2 * target + POINTS[1], 2 * between[3] + POINTS[0]])
+    order = np.lexsort((point, process))
     process = process[order]
     of_process = np.searchsorted(process, np.arange(len(processes.rank) + 1)).astype(np.uint64)
-    return Edges(process, event[order], target_process[order], target[order], of_process)
+    return Edges(process, point[order], target_process[order], target_point[order], of_process)
+
+
+def _clock_edges(trace: Trace, processes: Processes) -> Iterator[EdgeColumns]:
+    """Yield edges between threads of a rank: from the end of a call to the start of the first call of another thread
+    that began after it.
+
+    What else orders threads (OpenMP, locks) is in the record only of programs built with `weft cc`. Elsewhere any two
+    calls of which one was over when the other began may be ordered: a race is reported only of calls that surely are
+    not.
+    """
+    for rank in trace.ranks:
+        columns = processes.events[int(processes.first[rank.index]) : int(processes.first[rank.index + 1])]
+        if len(columns) < 2:
+            continue
+        enter = rank.events["enter"].astype(np.int64)
+        leave = enter + decode_durations(rank.events["duration"]).astype(np.int64)
+        is_over = rank.events["flags"] & Flag.CLOSED != 0
+        of_threads, slots = ThreadOrder(rank), [thread.slot for thread in rank.threads]
+        for source, own in enumerate(columns):
+            for target, others in enumerate(columns):
+                if source == target or own is None or others is None:
+                    continue
+                until = of_threads.find_last_before(slots[target], enter[others], slots[source])
+                last = np.searchsorted(leave[own[is_over[own]]], until, "right") - 1
+                chosen = np.flatnonzero(np.diff(last, prepend=-1) > 0)
+                first = int(processes.first[rank.index])
+                yield (np.full(len(chosen), first + source), own[last[chosen]],
+                       np.full(len(chosen), first + target), others[chosen])  # fmt: skip
 
 
 @dataclass(slots=True)

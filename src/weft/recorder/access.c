@@ -8,6 +8,8 @@
  */
 #define _GNU_SOURCE
 #include "access.h"
+#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -196,6 +198,12 @@ struct accessor { /* a thread of the program that accesses memory, whether or no
     struct weft_stream stream;
     uint32_t tid, rows;
     bool stopped;
+    /* How it is ordered with other threads: whether it accessed memory since it last released, its calls by then, the
+     * newest ACQUIRED row and the calls by then; how often it released or acquired. */
+    bool touched;
+    uint64_t released_events, acquired_events;
+    struct weft_touch *acquired;
+    uint32_t synchronisations;
     struct accessor *next_free;
     struct line_entry entries[ENTRIES];
 };
@@ -208,12 +216,18 @@ static uint32_t accessor_count;
 static pthread_key_t accessor_end;
 
 static struct weft_thread *first_thread;
+static volatile bool has_unordered_threads; /* UNORDERED is in the record */
+static uint32_t unannounced_threads; /* made by calls that hooks saw, not yet here */
 volatile int weft_access_threads;
+
+static void record_synchronisation(struct accessor *accessor, unsigned kinds, uint64_t moment);
 
 /* Keep the table of accesses of a thread that ends for a later thread; called as the destructor of a thread-specific
  * key. */
 static void put_accessor_aside(void *ended) {
     struct accessor *accessor = ended;
+    accessor->touched = true; /* its calls can no longer be counted */
+    if (weft_recording && weft_accessing) record_synchronisation(accessor, WEFT_HOOK_RELEASE, 0);
     pthread_mutex_lock(&accessors_lock);
     accessor->next_free = free_accessors;
     free_accessors = accessor;
@@ -223,8 +237,8 @@ static void put_accessor_aside(void *ended) {
 }
 
 /* Return the table of accesses for the calling thread, a new one or that of a thread that has ended; NULL without
- * memory. */
-static __attribute__((cold, noinline)) struct accessor *make_accessor(void) {
+ * memory. `is_announced`: hooks saw how the thread began, at that moment (0: now). */
+static __attribute__((cold, noinline)) struct accessor *make_accessor(bool is_announced, uint64_t moment) {
     if (!weft_self || weft_self != first_thread) weft_access_threads = 1;
     pthread_mutex_lock(&accessors_lock);
     struct accessor *accessor = free_accessors;
@@ -238,8 +252,19 @@ static __attribute__((cold, noinline)) struct accessor *make_accessor(void) {
     pthread_mutex_unlock(&accessors_lock);
     if (!accessor) return NULL;
     accessor->tid = (uint32_t)syscall(SYS_gettid);
+    accessor->touched = true;
+    accessor->released_events = accessor->acquired_events = UINT64_MAX;
+    accessor->acquired = NULL;
     pthread_setspecific(accessor_end, accessor);
-    return own_accessor = accessor;
+    own_accessor = accessor;
+    if (!is_announced && weft_self != first_thread) { /* of a library's own making, unless it is one of std::thread's */
+        uint32_t waiting = __atomic_load_n(&unannounced_threads, __ATOMIC_RELAXED);
+        while (waiting && !__atomic_compare_exchange_n(&unannounced_threads, &waiting, waiting - 1, true,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        if (!waiting) record_synchronisation(accessor, WEFT_HOOK_UNKNOWN, 0);
+    }
+    record_synchronisation(accessor, WEFT_HOOK_ACQUIRE, moment); /* of who made it */
+    return accessor;
 }
 
 /* Return how many calls the calling thread has recorded; WEFT_TOUCH_NO_EVENTS if it makes no calls of MPI. */
@@ -249,21 +274,24 @@ static inline uint64_t count_own_events(void) {
 }
 
 /* Return a number that stays the same while a thread's accesses from one place in the code may share a row of the
- * record: that of its calls so far. For a thread that makes no calls, or is not alone, it also changes when MPI gets or
- * returns memory, or the first thread makes a call. */
+ * record: that of its calls so far, and of what orders it with other threads. For a thread that makes no calls, or is not
+ * alone, it also changes when MPI gets or returns memory, or the first thread makes a call. */
 static inline uint64_t find_row_sharing_stamp(void) {
-    if (LIKELY(weft_self && !weft_threaded)) return (uintptr_t)weft_self->events.next;
+    uint64_t synchronisations = own_accessor ? own_accessor->synchronisations : 0;
+    if (LIKELY(weft_self && !weft_threaded)) return (uintptr_t)weft_self->events.next ^ synchronisations << 40;
     uint64_t calls = first_thread ? (uint64_t)(first_thread->events.next - first_thread->events.base) : 0;
-    return count_own_events() * 0x9e3779b97f4a7c15u ^ calls << 20 ^ sequence;
+    return count_own_events() * 0x9e3779b97f4a7c15u ^ calls << 20 ^ sequence ^ synchronisations << 40;
 }
 
 /* Return a row for one more access in the thread's record, with thread, event and time filled in; NULL if the thread
  * has recorded too many. publish_access_row makes it part of the record. */
 static struct weft_touch *make_access_row(struct accessor *accessor) {
     if (accessor->stopped) return NULL;
-    if (accessor->rows == MOST_ROWS || !weft_stream_fits(&accessor->stream, sizeof(struct weft_touch))) {
+    if (accessor->rows >= MOST_ROWS || !weft_stream_fits(&accessor->stream, sizeof(struct weft_touch))) {
         accessor->stopped = true;
-        weft_record_access_note("of the program's accesses of memory that MPI had only the first were kept");
+        record_synchronisation(accessor, WEFT_HOOK_UNKNOWN, 0);
+        weft_record_access_note(
+            "the program's accesses to buffers and windows of MPI after the first ones, because there were too many");
         return NULL;
     }
     struct weft_touch *row = (struct weft_touch *)accessor->stream.next;
@@ -413,6 +441,8 @@ static __attribute__((noinline)) void record_access_in_row(struct accessor *acce
     row->count = 1;
     row->kind = (uint8_t)kind;
     row->site = code_place < WEFT_SITE_PLACES ? (uint32_t)code_place : weft_find_code_site(code_place);
+    accessor->touched = true;
+    accessor->acquired = NULL;
     publish_access_row(accessor);
     entry->row = row;
     entry->rows++;
@@ -428,7 +458,7 @@ static void record_access(uintptr_t address, size_t size, unsigned kind, uintptr
     is_recording_access = true;
     if (UNLIKELY(weft_halo_on)) weft_record_ghost_access(address, size, kind, code_place);
     bool held = weft_array_held && !(kind & WEFT_HOOK_FREE);
-    struct accessor *accessor = !held ? NULL : own_accessor ? own_accessor : make_accessor();
+    struct accessor *accessor = !held ? NULL : own_accessor ? own_accessor : make_accessor(false, 0);
     if (LIKELY(accessor && !accessor->stopped)) {
         struct line_entry *entry = &accessor->entries[((code_place ^ code_place >> 12) * 4 + kind) % ENTRIES];
         if (UNLIKELY(!continue_row(entry, address, size, kind, code_place)))
@@ -443,7 +473,7 @@ static void record_access(uintptr_t address, size_t size, unsigned kind, uintptr
 static void record_hold(uint8_t kind, uintptr_t address, int64_t count, uint32_t type, uint64_t bytes,
                         uint32_t object) {
     WEFT_WORK(WEFT_ACCESSES);
-    struct accessor *accessor = own_accessor ? own_accessor : make_accessor();
+    struct accessor *accessor = own_accessor ? own_accessor : make_accessor(false, 0);
     struct weft_touch *row = accessor ? make_access_row(accessor) : NULL;
     if (!row) return;
     row->low = address;
@@ -453,6 +483,70 @@ static void record_hold(uint8_t kind, uintptr_t address, int64_t count, uint32_t
     row->object = object;
     row->kind = kind;
     publish_access_row(accessor);
+}
+
+/* ---- how threads are ordered ---- */
+
+/* Write a row of one of the kinds that order threads. Return it, NULL if there is no room. */
+static struct weft_touch *write_synchronisation_row(struct accessor *accessor, uint8_t kind) {
+    if (!weft_stream_fits(&accessor->stream, sizeof(struct weft_touch))) return NULL;
+    struct weft_touch *row = (struct weft_touch *)accessor->stream.next;
+    *row = (struct weft_touch){.event = count_own_events(),
+                               .first = weft_ticks(weft_clock_kind),
+                               .kind = kind,
+                               .thread = (uint16_t)(weft_self ? weft_self->slot + 1 : 0),
+                               .tid = accessor->tid};
+    row->last = row->first;
+    accessor->rows++;
+    publish_access_row(accessor);
+    return row;
+}
+
+/* Record what a thread does for the order of threads, as far as it can matter: the first release since its last access
+ * or call, the last acquisition before the next. `kinds`: a sum of WEFT_HOOK_RELEASE, ...; `moment`: when others had let
+ * go what it acquires, 0: now. */
+static void record_synchronisation(struct accessor *accessor, unsigned kinds, uint64_t moment) {
+    if (kinds & WEFT_HOOK_UNKNOWN && !has_unordered_threads) {
+        has_unordered_threads = true;
+        write_synchronisation_row(accessor, WEFT_TOUCH_UNORDERED);
+    }
+    if (has_unordered_threads || accessor->stopped) return; /* the rest says nothing more */
+    uint64_t events = count_own_events();
+    accessor->synchronisations++;
+    if (kinds & WEFT_HOOK_RELEASE && (accessor->touched || events != accessor->released_events)) {
+        accessor->touched = false;
+        accessor->released_events = events;
+        if (accessor->rows >= MOST_ROWS || !write_synchronisation_row(accessor, WEFT_TOUCH_RELEASED))
+            record_synchronisation(accessor, WEFT_HOOK_UNKNOWN, 0);
+    }
+    if (!(kinds & WEFT_HOOK_ACQUIRE)) return;
+    struct weft_touch *row = events == accessor->acquired_events ? accessor->acquired : NULL;
+    uint64_t before = row ? row->first : 0;
+    if (!row) row = accessor->acquired = write_synchronisation_row(accessor, WEFT_TOUCH_ACQUIRED);
+    accessor->acquired_events = events;
+    if (!row) return;
+    if (!moment) moment = weft_ticks(weft_clock_kind);
+    row->first = row->last = moment > before ? moment : before;
+}
+
+/* Note what the calling thread does for the order of threads, and return the time for WEFT_HOOK_FORK; the hooks of
+ * `weft cc` programs call it. `moment`: when others had let go what the thread acquires, 0: now. */
+static uint64_t note_synchronisation(unsigned kinds, uint64_t moment) {
+    if (!weft_recording || !weft_accessing || weft_depth || is_recording_access) return 0;
+    struct accessor *accessor = own_accessor;
+    if (LIKELY(accessor && kinds == WEFT_HOOK_RELEASE) && !accessor->touched &&
+        count_own_events() == accessor->released_events) {
+        accessor->synchronisations++;
+        return 0;
+    }
+    int error = errno;
+    is_recording_access = true;
+    if (kinds & WEFT_HOOK_CREATE) __atomic_add_fetch(&unannounced_threads, 1, __ATOMIC_RELAXED);
+    if (!accessor) accessor = make_accessor((kinds & WEFT_HOOK_BEGIN) != 0, moment);
+    if (accessor) record_synchronisation(accessor, kinds, moment);
+    is_recording_access = false;
+    errno = error;
+    return kinds & WEFT_HOOK_FORK ? weft_ticks(weft_clock_kind) : 0;
 }
 
 /* ---- clients ---- */
@@ -467,6 +561,7 @@ void weft_access_join(struct weft_client *client) {
     client->fine = fine_bits;
     client->coarse = coarse_bits;
     client->touched = record_access;
+    client->synchronised = note_synchronisation;
     client->next = clients;
     clients = client;
     for (size_t i = 0; (weft_array_held || weft_halo_on) && i < WEFT_PAGES; i++)
@@ -509,6 +604,9 @@ static void begin_watching_accesses(bool threads) {
     pthread_key_create(&accessor_end, put_accessor_aside);
     weft_insert_access_hooks();
     weft_accessing = 1;
+    /* LLVM's OpenMP is called by other names, which hooks do not know. */
+    if (dlsym(RTLD_DEFAULT, "__kmpc_fork_call") && (own_accessor || make_accessor(true, 0)))
+        record_synchronisation(own_accessor, WEFT_HOOK_UNKNOWN, 0);
 }
 
 /* Begin to watch the program's accesses if a part of it was built by `weft cc`; in a run that keeps only its last calls
@@ -516,7 +614,7 @@ static void begin_watching_accesses(bool threads) {
 void weft_begin_access_watch(bool threads) {
     weft_record_foreign_client_notes();
     if (clients && weft_the_record->keep)
-        weft_record_access_note("the program's own loads and stores, which a run without --keep records");
+        weft_record_access_note("the program's own loads and stores, because of --keep: leave it out to record them");
     else if (clients) begin_watching_accesses(threads);
 }
 

@@ -11,11 +11,23 @@
 
 /* Rises with every change of this struct and of what hooks do. `version` and `weft` stay where they are, so that a client of
  * any version can say which Weft built it; those of versions 1 and 2 cannot. */
-enum { WEFT_CLIENT_VERSION = 4, WEFT_CLIENT_NAMED = 3 };
+enum { WEFT_CLIENT_VERSION = 5, WEFT_CLIENT_NAMED = 3 };
 
 /* What an access is, as enum weft_touch_kind of format.h; an update of an atomic variable is READ | WRITE | ATOMIC. FREE: the
  * program gives the memory back that begins there. */
 enum { WEFT_HOOK_READ = 1, WEFT_HOOK_WRITE = 2, WEFT_HOOK_ATOMIC = 4, WEFT_HOOK_VOLATILE = 8, WEFT_HOOK_FREE = 128 };
+
+/* What a thread of the program does for the order of threads: it lets go of what it did before (RELEASE), takes over what
+ * others let go (ACQUIRE), or both ways of others are unknown from here on (UNKNOWN). BEGIN: it was made by a call that
+ * hooks saw; CREATE: it makes a thread that will not say so; FORK: it wants to know the moment. */
+enum {
+    WEFT_HOOK_RELEASE = 1,
+    WEFT_HOOK_ACQUIRE = 2,
+    WEFT_HOOK_UNKNOWN = 4,
+    WEFT_HOOK_BEGIN = 8,
+    WEFT_HOOK_CREATE = 16,
+    WEFT_HOOK_FORK = 32
+};
 
 /* Which memory is of interest now: whether writes (bit 1), and reads too (bit 0), are, of each page that holds any, and in
  * that by small pieces for what is short and by large ones for what is long. Ranges are held against the addresses that
@@ -32,6 +44,9 @@ struct weft_client {
     volatile uintptr_t *low, *span;
     const volatile uint8_t *fine, *coarse;
     void (*touched)(uintptr_t address, size_t bytes, unsigned kind, uintptr_t place);
+    /* NULL: nobody wants to know. `moment`: what the thread takes over had been let go by then, 0: by now. For FORK
+     * the result is such a moment: now. */
+    uint64_t (*synchronised)(unsigned kinds, uint64_t moment);
     struct weft_client *next; /* the recorder's */
 };
 

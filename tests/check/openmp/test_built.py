@@ -158,8 +158,8 @@ def refused(folder: Path, *words: str | Path) -> str:
 @pytest.mark.matrix
 def test_what_is_no_program_of_weft_cc_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert "name a program's sources" in refused(tmp_path)
-    assert "./missing is not there" in refused(tmp_path, "--", "./missing")
-    assert "./missing is not there" in refused(tmp_path, "--", "env", "A=1", "./missing")
+    assert "./missing does not exist" in refused(tmp_path, "--", "./missing")
+    assert "./missing does not exist" in refused(tmp_path, "--", "env", "A=1", "./missing")
     assert "has no record of its sources: build the program with `weft cc`" in refused(tmp_path, "--", "ls", "-l")
     program = built(tmp_path, "")
     (tmp_path / "deep/part.c").unlink()

@@ -697,3 +697,244 @@ int main(void) {
 """,
     )
     assert ["iteration 30 " in one.message and "iteration 60015 " in one.message for one in found.findings] == [True]
+
+
+def test_a_simd_loop_that_runs_very_often_does_the_same_and_its_lanes_are_compared_in_some_runs(tmp_path: Path) -> None:
+    text = """#include <stdio.h>
+int main(void) {
+    static double a[64], b[64];
+    double sum = 0, last = 0;
+    unsigned u;
+    long count = 0;
+    for (int run = 0; run < 3000; run++) {
+        int j;
+#pragma omp simd reduction(+ : sum) lastprivate(j)
+        for (j = 0; j < 33; j++) sum += b[j] + j;
+#pragma omp simd lastprivate(last)
+        for (int k = 40; k > 3; k -= 3) last = a[k] = k + run;
+#pragma omp simd collapse(2) reduction(+ : count)
+        for (int m = 0; m < 4; m++)
+            for (u = 10; u > 2; u -= 2) count += m * (int)u;
+#pragma omp simd reduction(+ : count)
+        for (unsigned w = 5; w < 5u + (unsigned)run % 3; w++) count += w;
+#pragma omp simd
+        for (int k = 1; k < 4; k++) b[k] = b[k DISTANCE];
+        count += j;
+    }
+    FILE *file = fopen("RESULT", "w");
+    fprintf(file, "%g %g %ld", sum, last, count);
+    fclose(file);
+    return 0;
+}
+"""
+    result = tmp_path / "result"
+    right, wrong = (text.replace("RESULT", str(result)).replace("DISTANCE", one) for one in ("+ 0", "- 1"))
+    found = run(tmp_path, right)
+    assert found.findings == ()
+    assert result.read_text() == "1.584e+06 3003 619000"
+    assert any("simd loop in most of its runs" in one and ":9, 11, 13, 16" in one for one in found.looked.unchecked)
+    (one,) = run(tmp_path, wrong).findings
+    assert one.kind == "data-race"
+    assert {site.line for site in one.sites} == {19}
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        (
+            "prog.c",
+            """int main(void) {
+    double own[16], s = 0;
+    int k;
+#pragma omp parallel for private(own) reduction(+ : s)
+    for (int i = 0; i < 90; i++) {
+#pragma omp simd
+        for (k = 0; k < 16; k++) own[k] = k;
+        s += own[3];
+    }
+    return s < 0;
+}
+""",
+            6,
+        ),
+        (
+            "prog.f90",
+            """program p
+  integer :: i, k
+  real(8) :: s, own(16)
+  s = 0
+!$omp parallel do private(own) reduction(+:s)
+  do i = 1, 90
+!$omp simd
+    do k = 1, 16
+      own(k) = k
+    end do
+    s = s + own(3)
+  end do
+end program
+""",
+            7,
+        ),
+    ],
+)
+def test_a_shared_counter_of_a_simd_loop_is_named(tmp_path: Path, name: str, text: str, line: int) -> None:
+    """The loop gives it its last value in each iteration around it (OpenMP 5.2, 5.1.1: it is linear there)."""
+    (one,) = run(tmp_path, text, name).findings
+    assert one.message.startswith(f"data race on `k`: the simd loop at line {line} writes it")
+    assert "name `k` in private" in one.message
+    assert run(tmp_path, text.replace("private(own)", "private(own, k)"), name).findings == ()
+
+
+def test_a_plain_write_that_no_atomic_read_waits_for_is_found_among_many_reads(tmp_path: Path) -> None:
+    text = """int flag, data;
+int main(void) {
+    int sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < 500; i++) {
+        int seen;
+        for (int again = 0; again < 40; again++) {
+#pragma omp atomic read
+            seen = flag;
+            sum += seen;
+        }
+        if (i == 250) {
+            WRITE
+            flag = 1;
+        }
+    }
+    return sum < 0;
+}
+"""
+    (one,) = run(tmp_path, text.replace("WRITE", "")).findings
+    assert one.kind == "data-race"
+    assert {site.line for site in one.sites} == {9, 14}
+    assert run(tmp_path, text.replace("WRITE\n", "\n#pragma omp atomic write\n")).findings == ()
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(
+    ("fence", "order", "lines"),
+    [
+        ("atomic_thread_fence(memory_order_acquire);", "memory_order_release", set()),
+        ("", "memory_order_relaxed", {11, 19, 27}),
+    ],
+)
+def test_thousands_of_locks_of_ones_own_and_several_flags_before_a_fence_publish(
+    tmp_path: Path, fence: str, order: str, lines: set[int]
+) -> None:
+    found = run(
+        tmp_path,
+        f"""#include <stdatomic.h>
+atomic_int flags[3];
+static atomic_char locks[5000];
+static long data[3], counts[5000];
+int main(void) {{
+    long sum = 0;
+#pragma omp parallel for num_threads(4) reduction(+ : sum)
+    for (int t = 0; t < 4; t++) {{
+        if (t < 3) {{
+
+            data[t] = t + 1;
+            atomic_store_explicit(&flags[t], 1, memory_order_release);
+            continue;
+        }}
+        while (!atomic_load_explicit(&flags[0], memory_order_relaxed) |
+               !atomic_load_explicit(&flags[1], memory_order_relaxed) |
+               !atomic_load_explicit(&flags[2], memory_order_relaxed)) {{}}
+        {fence}
+        sum += data[0] + data[1] + data[2];
+    }}
+#pragma omp parallel for
+    for (int i = 0; i < 20000; i++) {{
+        int at = (int)((unsigned)i * 2654435761u % 5000);
+        while (atomic_exchange_explicit(&locks[at], 1, memory_order_acquire)) {{}}
+
+
+        counts[at]++;
+        atomic_store_explicit(&locks[at], 0, {order});
+    }}
+    return sum != 6;
+}}
+""",
+    )
+    assert {site.line for one in found.findings for site in one.sites} == lines
+    assert found.status == 0
+
+
+def test_constructs_that_a_macro_makes_are_counted(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """#define parallel_for _Pragma("omp parallel for") for
+int a[100];
+int main(void) {
+    parallel_for (int i = 0; i < 100; i++) a[i] = i;
+    for (int k = 0; k < 3; k++) {
+        parallel_for (int i = 0; i < 50; i++) a[i]++;
+    }
+    return a[9] != 12;
+}
+""",
+    )
+    assert found.findings == ()
+    assert sorted((one.construct.line, one.times, one.iterations) for one in found.looked.ran) == [
+        (4, 1, 100),
+        (6, 3, 150),
+    ]
+
+
+def test_what_a_function_of_a_header_swaps_has_the_name_of_its_call(tmp_path: Path) -> None:
+    (tmp_path / "swap.h").write_text(
+        """template <typename T> inline bool swap_if(T &x, T old_value, T new_value) {
+    return __sync_bool_compare_and_swap(&x, old_value, new_value);
+}
+"""
+    )
+    (one,) = run(
+        tmp_path,
+        """#include "swap.h"
+int main() {
+    int *best = new int[2]();
+#pragma omp parallel for
+    for (int i = 0; i < 100; i++) {
+        int old_value = best[1];
+        swap_if(best[1], old_value, i);
+    }
+}
+""",
+        "prog.cpp",
+    ).findings
+    assert one.message.startswith("data race on `best")
+
+
+@pytest.mark.parametrize(("own", "kinds"), [("", set()), ("static ", {"data-race"})])
+def test_the_stack_of_a_thread_is_another_ones_in_each_inner_region(tmp_path: Path, own: str, kinds: set[str]) -> None:
+    """A worker of the inner regions serves one iteration after another, in no order."""
+    found = run(
+        tmp_path,
+        f"""static void __attribute__((noinline)) fill(long *p, int n) {{
+    for (int k = 0; k < n; k++) p[k] = k + (k ? p[k - 1] : 0);
+}}
+static long __attribute__((noinline)) sum_up(int n) {{
+    {own}long part[64];
+    fill(part, n);
+    return part[n - 1];
+}}
+int main(void) {{
+    long total = 0;
+#pragma omp parallel for reduction(+ : total)
+    for (int i = 0; i < 100; i++) {{
+#pragma omp parallel num_threads(i % 7 + 2) reduction(+ : total)
+        {{
+            total += sum_up(i % 32 + 1);
+            for (int k = 0; k < i * 7 % 5; k++) {{
+#pragma omp barrier
+                total += sum_up(20 + k);
+            }}
+        }}
+    }}
+    return total < 0;
+}}
+""",
+    )
+    assert {one.kind for one in found.findings} == kinds

@@ -55,6 +55,15 @@ static inline void report_watched_range(uintptr_t address, size_t byte_count, un
     client.touched(address, byte_count, kind, return_address);
 }
 
+/* Tell the recorder, if there is one, what the calling thread does for the order of threads. `moment`: until when others
+ * had let go what it takes over, 0: until now. Return the moment for WEFT_HOOK_FORK. */
+static inline uint64_t report_synchronisation(unsigned kinds, uint64_t moment) {
+    return UNLIKELY(client.synchronised != NULL) ? client.synchronised(kinds, moment) : 0;
+}
+#define SYNCHRONISE(kinds) report_synchronisation(kinds, 0)
+#define SYNCHRONISE_AT(kinds, moment) report_synchronisation(kinds, moment)
+#define IS_SYNCHRONISATION_RECORDED (client.synchronised != NULL)
+
 #ifdef __x86_64__
 /* What a loop asks (assembler.py), in its caller's frame: for how many iterations at most it may leave out the hooks of an
  * access, and of what lies up to `extent` bytes behind it. Only `most` changes. */
@@ -101,9 +110,11 @@ __asm__(".text\n\t.globl weft_hook_reach\n\t.hidden weft_hook_reach\n\t.type wef
     void __tsan_read##n(void *p) { report_watched_access((uintptr_t)p, n, WEFT_HOOK_READ, PLACE); }                    \
     void __tsan_write##n(void *p) { report_watched_access((uintptr_t)p, n, WEFT_HOOK_WRITE, PLACE); }                  \
     void __tsan_volatile_read##n(void *p) {                                                                            \
+        SYNCHRONISE(WEFT_HOOK_UNKNOWN); /* the value comes later, at no moment that is known */                        \
         report_watched_access((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                            \
     }                                                                                                                  \
     void __tsan_volatile_write##n(void *p) {                                                                           \
+        SYNCHRONISE(WEFT_HOOK_RELEASE);                                                                                \
         report_watched_access((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                           \
     }                                                                                                                  \
     void __tsan_read_write##n(void *p) {                                                                               \
@@ -116,9 +127,11 @@ __asm__(".text\n\t.globl weft_hook_reach\n\t.hidden weft_hook_reach\n\t.type wef
         report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_WRITE, PLACE);                                \
     }                                                                                                                  \
     void __tsan_unaligned_volatile_read##n(void *p) {                                                                  \
+        SYNCHRONISE(WEFT_HOOK_UNKNOWN);                                                                                \
         report_watched_range((uintptr_t)p, n, WEFT_HOOK_READ | WEFT_HOOK_VOLATILE, PLACE);                             \
     }                                                                                                                  \
     void __tsan_unaligned_volatile_write##n(void *p) {                                                                 \
+        SYNCHRONISE(WEFT_HOOK_RELEASE);                                                                                \
         report_watched_range((uintptr_t)p, n, WEFT_HOOK_WRITE | WEFT_HOOK_VOLATILE, PLACE);                            \
     }
 HOOKS(1)
@@ -146,32 +159,45 @@ void __tsan_ignore_thread_end(void) {}
 /* ---- atomic operations: the compiler calls these in place of its own instructions ----
  *
  * The order asked for is a variable here; the strongest there is holds in every case. */
+static inline __attribute__((always_inline)) void begin_atomic(uintptr_t address, size_t byte_count, unsigned kind,
+                                                               uintptr_t return_address) {
+    report_watched_access(address, byte_count, kind, return_address);
+    SYNCHRONISE(WEFT_HOOK_RELEASE);
+}
 #define READS (WEFT_HOOK_READ | WEFT_HOOK_ATOMIC)
 #define WRITES (WEFT_HOOK_WRITE | WEFT_HOOK_ATOMIC)
 #define UPDATES (READS | WRITES)
 #define FETCH(n, type, op)                                                                                             \
     type __tsan_atomic##n##_fetch_##op(volatile type *p, type v, int order) {                                          \
-        (void)order, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                   \
-        return __atomic_fetch_##op(p, v, __ATOMIC_SEQ_CST);                                                            \
+        (void)order, begin_atomic((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                            \
+        type before = __atomic_fetch_##op(p, v, __ATOMIC_SEQ_CST);                                                     \
+        SYNCHRONISE(WEFT_HOOK_ACQUIRE);                                                                                \
+        return before;                                                                                                 \
     }
 #define EXCHANGE(n, type, strength, weak)                                                                              \
     int __tsan_atomic##n##_compare_exchange_##strength(volatile type *p, type *expected, type v, int order,            \
                                                        int fail) {                                                     \
-        (void)order, (void)fail, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                       \
-        return __atomic_compare_exchange_n(p, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
+        (void)order, (void)fail, begin_atomic((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                \
+        int done = __atomic_compare_exchange_n(p, expected, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);              \
+        SYNCHRONISE(WEFT_HOOK_ACQUIRE);                                                                                \
+        return done;                                                                                                   \
     }
 #define ATOMIC(n, type)                                                                                                \
     type __tsan_atomic##n##_load(const volatile type *p, int order) {                                                  \
-        (void)order, report_watched_access((uintptr_t)p, sizeof *p, READS, PLACE);                                     \
-        return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                                   \
+        (void)order, begin_atomic((uintptr_t)p, sizeof *p, READS, PLACE);                                              \
+        type value = __atomic_load_n(p, __ATOMIC_SEQ_CST);                                                             \
+        SYNCHRONISE(WEFT_HOOK_ACQUIRE);                                                                                \
+        return value;                                                                                                  \
     }                                                                                                                  \
     void __tsan_atomic##n##_store(volatile type *p, type v, int order) {                                               \
-        (void)order, report_watched_access((uintptr_t)p, sizeof *p, WRITES, PLACE);                                    \
+        (void)order, begin_atomic((uintptr_t)p, sizeof *p, WRITES, PLACE);                                             \
         __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                                                      \
     }                                                                                                                  \
     type __tsan_atomic##n##_exchange(volatile type *p, type v, int order) {                                            \
-        (void)order, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                   \
-        return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                            \
+        (void)order, begin_atomic((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                            \
+        type before = __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                                     \
+        SYNCHRONISE(WEFT_HOOK_ACQUIRE);                                                                                \
+        return before;                                                                                                 \
     }                                                                                                                  \
     FETCH(n, type, add)                                                                                                \
     FETCH(n, type, sub)                                                                                                \
@@ -182,15 +208,19 @@ void __tsan_ignore_thread_end(void) {}
     EXCHANGE(n, type, strong, 0)                                                                                       \
     EXCHANGE(n, type, weak, 1)                                                                                         \
     type __tsan_atomic##n##_compare_exchange_val(volatile type *p, type expected, type v, int order, int fail) {       \
-        (void)order, (void)fail, report_watched_access((uintptr_t)p, sizeof *p, UPDATES, PLACE);                       \
+        (void)order, (void)fail, begin_atomic((uintptr_t)p, sizeof *p, UPDATES, PLACE);                                \
         __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                           \
+        SYNCHRONISE(WEFT_HOOK_ACQUIRE);                                                                                \
         return expected;                                                                                               \
     }
 ATOMIC(8, uint8_t)
 ATOMIC(16, uint16_t)
 ATOMIC(32, uint32_t)
 ATOMIC(64, uint64_t)
-void __tsan_atomic_thread_fence(int order) { (void)order, __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_thread_fence(int order) {
+    SYNCHRONISE(WEFT_HOOK_UNKNOWN); /* the plain accesses around it may hand something over */
+    (void)order, __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 void __tsan_atomic_signal_fence(int order) { (void)order, __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 /* ---- what libraries do for the program: the linker leads its calls here (--wrap) ---- */
@@ -199,8 +229,16 @@ typedef uintptr_t library_place;
 #define WATCHED UNLIKELY(weft_hook_span)
 #define RANGE(p, n, write, place)                                                                                      \
     report_watched_range((uintptr_t)(p), n, (write) ? WEFT_HOOK_WRITE : WEFT_HOOK_READ, place)
+#define WAITING(call)                                                                                                  \
+    ({                                                                                                                 \
+        SYNCHRONISE(WEFT_HOOK_RELEASE);                                                                                \
+        __typeof__(call) result_of_call = (call);                                                                      \
+        SYNCHRONISE(WEFT_HOOK_ACQUIRE);                                                                                \
+        result_of_call;                                                                                                \
+    })
 #include "libc.h"
 #include "fortran.h"
+#include "synchronisation.h"
 
 /* Replace clang's own memcpy: tell the recorder of what is read and written. */
 void *__tsan_memcpy(void *to, const void *from, size_t n) {
@@ -240,6 +278,7 @@ extern size_t malloc_usable_size(void *p) __attribute__((weak));
  * else. */
 static inline void report_freed_memory(void *block, size_t byte_count) {
     uintptr_t address = (uintptr_t)block;
+    if (block) SYNCHRONISE(WEFT_HOOK_RELEASE); /* for the thread that gets the memory next */
     if (UNLIKELY(weft_hook_span) && address < range_low + weft_hook_span && address + byte_count > range_low)
         client.touched(address, byte_count, WEFT_HOOK_FREE, 0);
 }

@@ -1,10 +1,11 @@
 /* Happens-before by vector time (Fidge 1988, Mattern 1989), over a matched run.
  *
  * A PROCESS is one thread of one rank: only its own calls are ordered by the program. Every event has two POINTS, its
- * start 2e + 1 and its end 2e + 2 (0: nothing); e counts in the rank's merged order. Edges lead from starts to ends:
+ * start 2e + 1 and its end 2e + 2 (0: nothing); e counts in the rank's merged order. Edges lead from starts to ends, those
+ * between threads of a rank also from ends to starts:
  *
  *   message     send posted              -> the call at whose return it was certain that the receive had it
- *   generic     any two events            (probes, synchronous sends, threads), prepared by the caller
+ *   generic     any two points            (probes, synchronous sends, threads), prepared by the caller
  *   collective  start of every source     -> completion of every target (scan: of lower sources only)
  *
  * A vector holds for each process the latest point of it that is known. The sweep runs every process until it waits
@@ -251,6 +252,15 @@ static uint32_t find_known_receiver_point(const struct weft_order *order, uint32
     return get_vector(&order->pool, order->procs[process].version)[receiver];
 }
 
+/* Give the process's vector time to the generic edges that lead from one of its points. */
+static void attach_time_to_generic_edges(struct weft_order *order, uint32_t process, uint32_t point) {
+    const struct weft_order_input *input = &order->in;
+    struct process *state = &order->procs[process];
+    for (; state->generic < input->generic_of_process[process + 1] && input->generic_point[state->generic] == point;
+         state->generic++)
+        attach_time_to_edge(order, state, input->sends + state->generic);
+}
+
 /* Process the start of an event: all edges from it, of sends, generic edges and collectives, get the process's vector
  * time. */
 static void process_event_start(struct weft_order *order, uint32_t process, uint32_t event) {
@@ -262,9 +272,7 @@ static void process_event_start(struct weft_order *order, uint32_t process, uint
         if (input->send_target[row] != NONE) attach_time_to_edge(order, state, row);
         if (input->send_known) input->send_known[row] = find_known_receiver_point(order, process, row);
     }
-    for (; state->generic < input->generic_of_process[process + 1] && input->generic_event[state->generic] == event;
-         state->generic++)
-        attach_time_to_edge(order, state, input->sends + state->generic);
+    attach_time_to_generic_edges(order, process, START(event));
     for (; state->coll < input->coll_of_process[process + 1]; state->coll++) {
         uint32_t row = input->coll_rows ? input->coll_rows[state->coll] : (uint32_t)state->coll;
         if (input->coll_event[row] != event) break;
@@ -338,8 +346,8 @@ static bool merge_time_of_edge(struct weft_order *order, uint32_t process, uint3
     if (order->edge_state[edge] == EDGE_PASSED) {
         bool is_generic = edge >= input->sends;
         uint32_t source = is_generic ? input->generic_process[edge - input->sends] : input->send_process[edge];
-        uint32_t event = is_generic ? input->generic_event[edge - input->sends] : input->send_event[edge];
-        merge_version(order, state, order->edge_version[edge], source, START(event));
+        uint32_t point = is_generic ? input->generic_point[edge - input->sends] : START(input->send_event[edge]);
+        merge_version(order, state, order->edge_version[edge], source, point);
         release_version(order, order->edge_version[edge]);
         order->edge_state[edge] = EDGE_USED;
         return true;
@@ -368,6 +376,18 @@ static bool save_version_after_event(struct weft_order *order, struct process *p
     return true;
 }
 
+/* Return whether an edge leads to the start of its event: those are in front of the others. */
+static bool leads_to_start(const struct weft_order_input *input, uint32_t edge) {
+    return edge >= input->sends && edge < input->sends + input->generics &&
+           input->generic_target_point[edge - input->sends] % 2;
+}
+
+/* Start the event that a process has come to. */
+static void begin_event(struct weft_order *order, uint32_t process, uint32_t event) {
+    process_event_start(order, process, event);
+    order->procs[process].inside = true;
+}
+
 /* Advance a process until it must wait for an edge, its time slice ends, or it is done. `is_forced`: drop the first
  * missing edge. */
 static void run_process(struct weft_order *order, uint32_t process, bool is_forced) {
@@ -376,21 +396,20 @@ static void run_process(struct weft_order *order, uint32_t process, bool is_forc
     const uint32_t *in_first = order->in_first + input->event_first[input->rank_of[process]];
     for (uint64_t turn = 0; turn < QUANTUM && state->at < input->event_counts[process] && !order->failed; turn++) {
         uint32_t event = get_event_number(order, process, state->at);
-        if (!state->inside) {
-            process_event_start(order, process, event);
-            state->inside = true;
-            state->next_in = in_first[event];
-            state->changed = false;
-        }
+        if (state->next_in < in_first[event]) state->next_in = in_first[event];
         for (; state->next_in < in_first[event + 1]; state->next_in++) {
-            if (!merge_time_of_edge(order, process, order->in_edge[state->next_in], is_forced)) return;
+            uint32_t edge = order->in_edge[state->next_in];
+            if (!state->inside && !leads_to_start(input, edge)) begin_event(order, process, event);
+            if (!merge_time_of_edge(order, process, edge, is_forced)) return;
             is_forced = false;
         }
+        if (!state->inside) begin_event(order, process, event);
+        attach_time_to_generic_edges(order, process, END(event));
         if (state->changed && ++state->since_kept >= input->stride) {
             state->since_kept = 0;
             if (!save_version_after_event(order, state, event)) order->failed = true;
         }
-        state->inside = false;
+        state->inside = state->changed = false;
         state->at++;
     }
     if (state->at < input->event_counts[process]) enqueue_process(order, process);
@@ -436,12 +455,17 @@ static bool group_edges(struct weft_order *order) {
     uint64_t total = input->event_first[ranks], edges = 0;
     uint32_t *first = order->in_first = calloc(total + 2, sizeof *first);
     if (!first) return false;
+#define EACH_GENERIC_EDGE(DO, to_start)                                                                                \
+    for (uint64_t g = 0; g < input->generics; g++)                                                                     \
+        if (input->generic_target_point[g] % 2 == (to_start))                                                          \
+            DO(input->event_first[input->rank_of[input->generic_target_process[g]]] +                                  \
+                   (input->generic_target_point[g] - 1) / 2,                                                           \
+               input->sends + g);
 #define EACH_EDGE(DO)                                                                                                  \
+    EACH_GENERIC_EDGE(DO, 1)                                                                                           \
     for (uint64_t s = 0; s < input->sends; s++)                                                                        \
         if (input->send_target[s] != NONE) DO(input->event_first[input->send_peer[s]] + input->send_target[s], s);     \
-    for (uint64_t g = 0; g < input->generics; g++)                                                                     \
-        DO(input->event_first[input->rank_of[input->generic_target_process[g]]] + input->generic_target[g],            \
-           input->sends + g);                                                                                          \
+    EACH_GENERIC_EDGE(DO, 0)                                                                                           \
     for (uint64_t c = 0; c < input->colls; c++)                                                                        \
         if (input->coll_role[c] & COLL_TARGET && input->coll_completion[c] != NONE &&                                  \
             input->instance_kind[input->coll_instance[c]] != COLL_NO_EDGE)                                             \
@@ -610,15 +634,16 @@ static void walk_back_process(const struct weft_order *order, struct walk *walk,
     const uint32_t *in_first = order->in_first + input->event_first[input->rank_of[process]];
     for (uint64_t i = find_event_index(order, process, start_point / 2); i < input->event_counts[process]; i++) {
         uint32_t event = get_event_number(order, process, i);
-        if (END(event) > end_point) break;
-        if (END(event) <= start_point) continue;
+        if (START(event) > end_point) break;
         for (uint32_t in_index = in_first[event]; in_index < in_first[event + 1]; in_index++) {
             uint32_t edge = order->in_edge[in_index];
+            uint32_t target_point = leads_to_start(input, edge) ? START(event) : END(event);
+            if (target_point <= start_point || target_point > end_point) continue;
             if (edge >= input->sends + input->generics)
                 raise_cut_to_sources(order, walk, (uint32_t)(edge - input->sends - input->generics));
             else if (edge >= input->sends)
                 raise_cut_to_point(walk, input->generic_process[edge - input->sends],
-                                   START(input->generic_event[edge - input->sends]));
+                                   input->generic_point[edge - input->sends]);
             else raise_cut_to_point(walk, input->send_process[edge], START(input->send_event[edge]));
         }
     }
@@ -704,8 +729,8 @@ static uint64_t find_first_row(const uint32_t *rows, const uint32_t *events, uin
  * collectives. */
 static void walk_on_process(const struct weft_order *order, struct walk *walk, uint32_t process) {
     const struct weft_order_input *input = &order->in;
-    uint32_t first_event = walk->cut[process] / 2,
-             end_event = walk->done[process] == NONE ? NONE : walk->done[process] / 2;
+    uint32_t first_point = walk->cut[process], end_point = walk->done[process];
+    uint32_t first_event = first_point / 2, end_event = end_point == NONE ? NONE : end_point / 2;
     walk->done[process] = walk->cut[process];
     uint64_t end = input->send_of_process[process + 1];
     for (uint64_t i =
@@ -718,10 +743,10 @@ static void walk_on_process(const struct weft_order *order, struct walk *walk, u
         lower_cut_to_point(walk, find_process(order, peer, input->send_target[row]), END(input->send_target[row]));
     }
     end = input->generic_of_process[process + 1];
-    for (uint64_t i = find_first_row(NULL, input->generic_event, input->generic_of_process[process], end, first_event);
+    for (uint64_t i = find_first_row(NULL, input->generic_point, input->generic_of_process[process], end, first_point);
          i < end; i++) {
-        if (input->generic_event[i] >= end_event) break;
-        lower_cut_to_point(walk, input->generic_target_process[i], END(input->generic_target[i]));
+        if (input->generic_point[i] >= end_point) break;
+        lower_cut_to_point(walk, input->generic_target_process[i], input->generic_target_point[i]);
     }
     end = input->coll_of_process[process + 1];
     for (uint64_t i =

@@ -11,18 +11,18 @@ struct weft_order;
 
 enum coll_kind { COLL_NO_EDGE = 0, COLL_GENERAL = 1, COLL_SCAN = 2, COLL_EXSCAN = 3 };
 
-/* Borrowed for the life of the order. Rows of sends, generic edges and collectives come sorted by process and event:
+/* Borrowed for the life of the order. Rows of sends, generic edges and collectives come sorted by process and event, or point:
  * *_rows gives the row (NULL: the identity), *_of_process where each process begins. `event` numbers are in the
  * rank's merged order; a global event is event_first[rank] + event. */
 struct weft_order_input {
     uint32_t processes;
-    const uint32_t *rank_of;        /* of each process */
-    const uint64_t *event_first;    /* of each rank, and the total */
-    const uint64_t *event_counts;   /* of each process */
-    const uint32_t *const *events;  /* of each process: its events in the merged order; NULL: all */
+    const uint32_t *rank_of; /* of each process */
+    const uint64_t *event_first; /* of each rank, and the total */
+    const uint64_t *event_counts; /* of each process */
+    const uint32_t *const *events; /* of each process: its events in the merged order; NULL: all */
     const uint32_t *process_of_rank; /* the only process of a rank, or NONE */
     const int32_t *const *thread_of; /* by rank: the thread of each event; NULL: one thread */
-    const uint32_t *first_process;  /* of each rank */
+    const uint32_t *first_process; /* of each rank */
 
     uint64_t sends;
     const uint64_t *send_of_process;
@@ -35,9 +35,9 @@ struct weft_order_input {
 
     uint64_t generics;
     const uint64_t *generic_of_process;
-    const uint32_t *generic_event; /* source */
+    const uint32_t *generic_point; /* source */
     const uint32_t *generic_process;
-    const uint32_t *generic_target; /* event in the target process's rank */
+    const uint32_t *generic_target_point; /* of the target process: the end of an event, or its start */
     const uint32_t *generic_target_process;
 
     uint64_t colls;

@@ -13,6 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef WAITING
+#define WAITING(call) (call) /* a call that may wait for another thread */
+#endif
 #define READ(p, n) (WATCHED ? (void)RANGE(p, n, false, HERE) : (void)0)
 #define WRITTEN(p, n) (WATCHED ? (void)RANGE(p, n, true, HERE) : (void)0)
 #define WRAP(type, name, ...)                                                                                          \
@@ -217,13 +220,13 @@ WRAP(int, fputs, const char *s, FILE *to) {
 
 /* Wrap read() and report the bytes that it has written. */
 WRAP(ssize_t, read, int fd, void *to, size_t n) {
-    ssize_t got = __real_read(fd, to, n);
+    ssize_t got = WAITING(__real_read(fd, to, n));
     if (got > 0) WRITTEN(to, (size_t)got);
     return got;
 }
 WRAP(ssize_t, write, int fd, const void *from, size_t n) {
     READ(from, n);
-    return __real_write(fd, from, n);
+    return WAITING(__real_write(fd, from, n));
 }
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */

@@ -231,7 +231,7 @@ static struct construct_runs {
 } construct_runs[4096];
 
 /* Count one execution of the construct at a code place, and its iterations. */
-void count_construct_run(uint32_t place, const char *kind, uint64_t iterations) {
+uint64_t count_construct_run(uint32_t place, const char *kind, uint64_t iterations) {
     for (uint32_t i = 0; i < 4096; i++) {
         struct construct_runs *entry = &construct_runs[(place * 2654435761u + i) % 4096];
         if (entry->kind && (entry->place != place || strcmp(entry->kind, kind) != 0)) continue;
@@ -239,8 +239,9 @@ void count_construct_run(uint32_t place, const char *kind, uint64_t iterations) 
         entry->kind = kind;
         entry->times++;
         entry->iterations += iterations;
-        return;
+        return entry->times;
     }
+    return 0;
 }
 
 /* At the program's end: write how often each finding occurred, the source lines of places, and how often each construct

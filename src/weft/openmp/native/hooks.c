@@ -99,6 +99,7 @@ bool begin_next_of_row(uint32_t loop, int64_t index) {
     me->current = me->plain = now.current = now.newest = strand;
     now.first_turn = true;
     now.touched = false;
+    now.atomic_since = now.atomic;
     begin_turn_of_marks();
     if (!now.calm_room) now.calm = now.mine;
     all.mine = fast.mine = now.mine;
@@ -227,6 +228,21 @@ static __attribute__((noinline)) bool try_quick_check(uintptr_t address, size_t 
     return size == 1 && *find_word8(address, 0) == SPLIT && *find_word4(address, 0) == SPLIT && KNOWN(find_word1);
 }
 
+/* Try to check an atomic access of 4 or 8 bytes by its granule's shadow words alone. Return false if it needs the full
+ * check. */
+static bool try_atomic_check(uintptr_t address, size_t size, bool is_write, uint32_t place) {
+    if (address % size || now.locks || address - me->private_low < me->private_high - me->private_low) return false;
+    if (size == 4 && *find_word8(address, 0) != SPLIT) return false;
+    if (size != 4 && size != 8) return false;
+    mark_t *words[3];
+    for (int p = 0; p < 3; p++) words[p] = size == 8 ? find_word8(address, p) : find_word4(address, p);
+    if (!check_atomic_granule(words[0], words[1], words[2], address, is_write, place | ATOMIC)) return false;
+    forget_fresh_notes(address);
+    now.touched = true;
+    note_lowest_stack_address(address);
+    return true;
+}
+
 /* Do the full check of an access: locks, private variables, races. `flag`: ATOMIC or 0. */
 static __attribute__((noinline)) void check_fully(uintptr_t address, size_t size, bool is_write, uint32_t flag,
                                                   uint32_t place) {
@@ -257,7 +273,9 @@ static __attribute__((noinline)) bool check_with_devices(uintptr_t address, size
  * says where. */
 void check_hooked_access(uintptr_t address, size_t size, bool is_write, uint32_t flag, uintptr_t return_address) {
     if (!now.apart) {
-        if (!flag && try_quick_check(address, size, is_write, place_of(return_address))) return;
+        uint32_t place = place_of(return_address);
+        if (flag ? try_atomic_check(address, size, is_write, place) : try_quick_check(address, size, is_write, place))
+            return;
     } else if (!now.on && !now.devices) {
         return;
     } else if (now.devices && check_with_devices(address, size, is_write, flag, place_of(return_address))) {
@@ -430,17 +448,27 @@ INLINE void handle_write(uintptr_t address, size_t size) {
     put_own_mark(AT(0), PLACE);
 }
 
-/* Let another thread run at every 64th call: a program that polls a variable may wait for one. */
-void yield_when_polling(void) {
+/* Let another thread run at every 64th look at one address, and at every 4096th call: a program that polls may wait for
+ * that thread. */
+void yield_when_polling(uintptr_t address) {
+    static struct {
+        uintptr_t address;
+        unsigned looks;
+    } polled[64];
     static unsigned turns;
-    if (++turns % 64 == 0) yield_to_other_threads();
+    unsigned slot = address >> 2 & 63;
+    if (polled[slot].address != address) {
+        polled[slot].address = address;
+        polled[slot].looks = 0;
+    }
+    if (++polled[slot].looks % 64 == 0 || ++turns % 4096 == 0) yield_to_other_threads();
 }
 
 #define OTHER_HOOKS(n)                                                                                                 \
     HOOK void __tsan_unaligned_read##n(uintptr_t address) { check_hooked_access(address, n, false, 0, PLACE); }        \
     HOOK void __tsan_unaligned_write##n(uintptr_t address) { check_hooked_access(address, n, true, 0, PLACE); }        \
     HOOK void __tsan_volatile_read##n(uintptr_t address) {                                                             \
-        check_hooked_access(address, n, false, 0, PLACE), yield_when_polling();                                        \
+        check_hooked_access(address, n, false, 0, PLACE), yield_when_polling(address);                                 \
     }                                                                                                                  \
     HOOK void __tsan_volatile_write##n(uintptr_t address) { check_hooked_access(address, n, true, 0, PLACE); }         \
     HOOK void __tsan_unaligned_volatile_read##n(uintptr_t address) {                                                   \

@@ -121,22 +121,34 @@ int64_t find_shared_chunk_size(uint32_t loop, int64_t index, int64_t other_index
                : 0;
 }
 
+/* Return how many iterations a loop has. */
+static uint64_t count_iterations(uint64_t start, uint64_t end, uint64_t step, bool counts_up) {
+    uint64_t span = counts_up ? end - start : start - end, distance = counts_up ? step : -step;
+    bool has_any = counts_up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end;
+    return has_any ? (span + distance - 1) / distance : 0;
+}
+
 /* Enter a worksharing loop and return it; the first thread of the team fills in its iteration space and schedule. */
 static struct work *begin_loop(uint64_t start, uint64_t end, uint64_t step, bool counts_up,
                                struct loop_schedule schedule) {
     bool is_first;
+    if (me->work && me->work->is_whole && !me->work->begun) {
+        *me->work = (struct work){.is_whole = true,
+                                  .begun = true,
+                                  .start = start,
+                                  .step = step,
+                                  .count = count_iterations(start, end, step, counts_up)};
+        return me->work;
+    }
     get_or_make_team();
     struct work *work = find_or_create_construct(&is_first);
     me->work = work;
     me->next_row = 0;
     me->iteration = -1;
     if (is_first) {
-        uint64_t span = counts_up ? end - start : start - end, distance = counts_up ? step : -step;
         work->start = start;
         work->step = step;
-        work->count = (counts_up ? (int64_t)end > (int64_t)start : (int64_t)start > (int64_t)end)
-                          ? (span + distance - 1) / distance
-                          : 0;
+        work->count = count_iterations(start, end, step, counts_up);
         work->loop = (last_loop += 2) | schedule.is_static;
         work->is_static = schedule.is_static;
         work->ordered = schedule.is_ordered;
@@ -200,6 +212,7 @@ static void begin_iteration(struct work *work, int64_t number, bool goes_on) {
     me->plain = strand;
     now.keeps_calm = work->lanes;
     refresh_locked_strand();
+    now.atomic_since = now.atomic;
 }
 
 /* Leave a loop or sections construct: the running thread continues in the strand that it had before. */
@@ -250,10 +263,18 @@ static inline bool begin_next_of_part(struct work *work, uint64_t *low, uint64_t
     return true;
 }
 
+/* Store the bounds of all iterations of a loop that runs as one; false the second time, or if there are none. */
+static bool begin_whole_loop(struct work *work, uint64_t *low, uint64_t *high) {
+    *low = work->start;
+    *high = work->start + work->count * work->step;
+    return !work->taken++ && work->count;
+}
+
 /* Begin the running thread's next iteration, which any of the loop's may be, in a strand of its own or in that of the
  * previous one. */
 static __attribute__((noinline)) bool begin_dealt_iteration(uint64_t *low, uint64_t *high) {
     struct work *work = me->work;
+    if (work->is_whole) return begin_whole_loop(work, low, high);
     int64_t number = work->cancelled ? (int64_t)work->count : find_next_iteration(work);
     set_bounds(NULL, NULL);
     if (number >= (int64_t)work->count) {
@@ -355,10 +376,32 @@ static void run_combined_construct(void *data) {
     combined->function(combined->data);
 }
 
+#define ALL_RUNS 1024 /* of a simd loop, whose lanes are compared one by one */
+
+/* Return whether a run of a simd loop is one of those in which its lanes count as one; one of 32 is not. */
+static bool are_lanes_one(uint64_t run) { return run > ALL_RUNS && (uint32_t)run * 2654435761u >> 27; }
+
+/* Run a simd loop as a part of the strand around it, if this run is one of those: return whether it has run. */
+bool run_lanes_as_one(void (*function)(void *), void *data, uintptr_t place) {
+    if (!are_lanes_one(count_construct_run(place_of(place), "simd", 0))) return false;
+    struct work *outer = me->work, whole = {.is_whole = true};
+    int64_t iteration = me->iteration, next_row = me->next_row;
+    report_plain_finding("left", "lanes", place_of(place), 0);
+    me->work = &whole;
+    me->iteration = -1;
+    me->next_row = 0;
+    function(data);
+    me->work = outer;
+    me->iteration = iteration;
+    me->next_row = next_row;
+    return true;
+}
+
 /* Run a `parallel for`: a parallel region whose threads all enter the loop first. */
 static void run_combined_loop(void (*fn)(void *), void *data, unsigned thread_count, long start, long end, long step,
                               struct loop_schedule schedule, uintptr_t frame) {
     struct combined construct = {fn, data, start, end, step, schedule, 0};
+    if (thread_count >= LANES && run_lanes_as_one(run_combined_construct, &construct, schedule.place)) return;
     run_parallel_region(run_combined_construct, &construct, thread_count, schedule.place, frame, false);
 }
 

@@ -80,6 +80,7 @@ struct work {
     int part_bits; /* a thread takes 1 << part_bits iterations one behind the other */
     uint64_t taken; /* sections */
     bool ordered, lanes;
+    bool is_whole; /* runs as a part of the strand around it */
     int64_t turn; /* ordered: the iteration whose turn it is */
     strand_t last_ordered, last_node;
     void *memory; /* of GOMP_loop_start and copyprivate */
@@ -156,6 +157,7 @@ struct span {
 };
 
 #define MOST_PRIVATES 24
+#define MOST_FENCED 16
 
 struct thread {
     pthread_t id;
@@ -177,7 +179,8 @@ struct thread {
     uintptr_t frame; /* of the implicit task: what is below on the stack is its own */
     uintptr_t stack_low, stack_high, tls_low, tls_high, lowest;
     uintptr_t parked_frame;
-    strand_t fence_from;
+    strand_t fence_from[MOST_FENCED]; /* the releases that relaxed loads read from since the last fence */
+    int fence_count;
     bool fenced;
     struct span privates[MOST_PRIVATES]; /* private variables without a value, and the bounds of all */
     int private_count;
@@ -204,6 +207,7 @@ struct clock {
     } series; /* the last one (strands.c) */
     mark_t old, mark, old_atomic, atomic; /* marks: those that are over are below, and the next ones */
     mark_t mine, room; /* from here on, so many, the running strand's */
+    mark_t atomic_since; /* those of atomics below are not of the strand that runs, nor of its segments */
     mark_t past[PAST]; /* some that are known to come before what runs */
     bool any_past, first_turn; /* first_turn: what runs never ran before */
     /* Marks, so many from `calm` on, of the strand around a simd loop since its turn began, and of the loops in it that
@@ -349,6 +353,7 @@ extern uintptr_t *weft_omp_region_reductions;
 
 /* --- loops.c */
 bool are_dealt_to_same_thread(uint32_t loop, uint32_t other_loop, int64_t index); /* by schedule(static) */
+bool run_lanes_as_one(void (*function)(void *), void *data, uintptr_t place); /* a simd loop that ran often */
 int64_t find_iteration_number(uint32_t loop, int64_t index); /* from 0 on; -1: it is not known */
 int64_t find_shared_chunk_size(uint32_t loop, int64_t index, int64_t other_index); /* 0: they are not of one chunk */
 void free_constructs(struct team *team);
@@ -439,7 +444,7 @@ bool open_findings(void); /* returns whether somebody reads them */
 void report_copy(const struct copy *copy);
 void report_race(const struct access *access);
 bool is_race_reported(uint32_t place, uint32_t other, bool is_write, bool is_other_write); /* a race of two places */
-void count_construct_run(uint32_t place, const char *kind, uint64_t iterations);
+uint64_t count_construct_run(uint32_t place, const char *kind, uint64_t iterations);
 void report_valueless_read(uintptr_t address, size_t size, uint32_t place);
 void note_directive_line(uint32_t place, uint32_t line); /* the line of a place, which the compiler gave none */
 void report_plain_finding(const char *kind, const char *why, uint32_t place, uint32_t other);

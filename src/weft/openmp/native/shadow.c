@@ -118,10 +118,12 @@ INLINE mark_t find_or_make_mark(uint32_t place) {
 
 /* --- what is a conflict ------------------------------------------------------------------------------------------ */
 
+static bool is_own_stack(uintptr_t address) { return address >= me->stack_low && address < me->frame; }
+
 /* Return whether an address can only be used by one thread, which also ran the other strand: its own stack frames, its
  * thread-local variables, or a block that it allocated in this region. */
 static bool is_own_memory(uintptr_t address, strand_t other_strand) {
-    if (address >= me->stack_low && address < me->frame) return are_of_same_thread(other_strand, now.current);
+    if (is_own_stack(address)) return are_of_same_thread(other_strand, now.current);
     if (address >= me->tls_low && address < me->tls_high) return true;
     uintptr_t low;
     size_t size;
@@ -182,7 +184,7 @@ static bool is_conflict(mark_t number, uintptr_t address, uint32_t place, enum p
         (get_mark_strand(number) == now.current && is_access_of_mark_earlier(number, THOROUGH)))
         return false;
     strand_t strand = get_mark_strand(number);
-    if (address >= me->stack_low && address < me->frame && are_of_same_thread(strand, now.current)) return false;
+    if (is_own_stack(address) && are_of_same_thread(strand, now.current)) return false;
     if (have_common_lock(strand, now.current)) {
         if (pair == READ_OF_WRITE) order_after_locked_write(strand);
         return false;
@@ -228,11 +230,45 @@ static bool should_mark_stay(mark_t number, uint32_t place) {
            (mark_locks == own_locks && place & ATOMIC && !(number & ATOMIC));
 }
 
-/* Store the current read in a shadow word if the reader recorded there happens before it. Return whether the read is
- * covered by the word. */
-static bool store_read_in_word(mark_t *word, uint32_t place) {
-    if (!is_mark_over(*word) && !is_access_of_mark_earlier(*word, BRIEF_OR_FALSE)) return false;
+/* Store the current read in a shadow word if the reader recorded there happens before it, or is of the thread whose stack
+ * this is. Return whether the read is covered by the word. */
+static bool store_read_in_word(mark_t *word, uintptr_t address, uint32_t place) {
+    if (!is_mark_over(*word) && !(is_own_stack(address) && are_of_same_thread(get_mark_strand(*word), now.current)) &&
+        !is_access_of_mark_earlier(*word, BRIEF_OR_FALSE))
+        return false;
     if (!should_mark_stay(*word, place)) *word = find_or_make_mark(place);
+    return true;
+}
+
+/* Return whether a mark stands for an atomic access, or for one that is over: no atomic access conflicts with it. */
+INLINE bool is_peaceful_to_atomics(mark_t number) { return number & ATOMIC || number < now.old; }
+
+/* Record an atomic read, of a strand that holds no locks, of a granule that only atomic accesses touched in this phase.
+ * Where two other strands are known to read it, only each 32nd read is compared with them: what is seen anew is
+ * that a plain write is ordered after both of them and not after this one. */
+static void record_atomic_read(mark_t *first_read, mark_t *second_read, uintptr_t address, uint32_t place) {
+    static unsigned turn;
+    strand_t whole = find_whole_strand(now.current);
+    mark_t *reads[] = {first_read, second_read};
+    for (int i = 0; i < 2; i++)
+        if (is_mark_over(*reads[i]) ||
+            (*reads[i] >= now.atomic_since && find_whole_strand(get_mark_strand(*reads[i])) == whole)) {
+            *reads[i] = find_or_make_mark(place);
+            return;
+        }
+    if (++turn % 32 == 0 && !store_read_in_word(first_read, address, place))
+        store_read_in_word(second_read, address, place);
+}
+
+/* Check and record an atomic access of a granule, by a strand that holds no locks, if only atomic accesses touched it in
+ * this phase; return false where others did. */
+bool check_atomic_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, bool is_write,
+                          uint32_t place) {
+    if (*last_write >= SPECIAL || !is_peaceful_to_atomics(*last_write) || !is_peaceful_to_atomics(*first_read) ||
+        !is_peaceful_to_atomics(*second_read))
+        return false;
+    if (is_write) *last_write = find_or_make_mark(place);
+    else record_atomic_read(first_read, second_read, address, place);
     return true;
 }
 
@@ -255,8 +291,8 @@ void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, 
             report_conflict(*second_read, address, size, true, false, place);
         if (!should_mark_stay(*last_write, place)) *last_write = find_or_make_mark(place);
     } else if (!is_same_read(*first_read, place) && !is_same_read(*second_read, place) &&
-               !store_read_in_word(first_read, place)) {
-        store_read_in_word(second_read, place);
+               !store_read_in_word(first_read, address, place)) {
+        store_read_in_word(second_read, address, place);
     }
 }
 

@@ -34,6 +34,9 @@ mark_t make_mark(uint32_t place);
 void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, size_t size,
                    bool is_write, uint32_t place);
 
+bool check_atomic_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, uintptr_t address, bool is_write,
+                          uint32_t place);
+
 /* Return whether the running strand made a mark since it runs, by an access that is not atomic. */
 INLINE bool is_mark_of_this_turn(mark_t number) { return number - now.mine < now.room; }
 
@@ -61,7 +64,7 @@ INLINE bool is_calm_mark(mark_t number) { return number - now.calm < now.calm_ro
 void forget_notes_of(uintptr_t low,
                      uintptr_t high); /* as forget_all_notes(), where only words of [low, high) changed */
 void check_hooked_access(uintptr_t a, size_t size, bool is_write, uint32_t flag, uintptr_t return_address);
-void yield_when_polling(void);
+void yield_when_polling(uintptr_t address);
 void forget_fresh_notes(uintptr_t address); /* a granule of the line, otherwise than by the hooks' short way */
 
 #endif

@@ -181,6 +181,7 @@ void retire_all_strands(void) {
  * checked. */
 void set_current_strand(strand_t strand) {
     now.current = strand;
+    now.atomic_since = 0;
     if (!now.keeps_calm) {
         now.calm = now.mark;
         now.calm_room = 0;
@@ -205,7 +206,9 @@ void set_checking(bool is_on) {
 /* Let the running thread continue as a strand (iteration, task or thread) that holds no locks. */
 void run_as_strand(strand_t strand) {
     if (me) me->current = me->plain = strand;
+    bool is_new = strand > now.newest;
     set_current_strand(strand);
+    if (is_new) now.atomic_since = now.atomic;
 }
 
 /* Note of a strand and all its ancestors that a happens-before edge leads from it to others. */
@@ -281,7 +284,9 @@ strand_t begin_segment(void) {
     segment_node->place = whole_node->place;
     if (previous != whole) order_strand_after(created, previous, previous);
     me->plain = created;
+    mark_t atomic_since = now.atomic_since;
     refresh_locked_strand();
+    now.atomic_since = atomic_since;
     return created;
 }
 

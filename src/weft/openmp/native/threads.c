@@ -255,6 +255,7 @@ static void *run_thread_loop(void *data) {
         }
         weft_me = self;
         set_current_strand(me->current);
+        if (me->team->level > 1 && me->lowest < FRAME) clear_shadow(me->lowest, FRAME); /* another region's */
         run_implicit_task(me->team, me->number, FRAME);
         struct thread *next = find_next_ready_thread();
         if (!next) end_deadlocked_program();
@@ -380,6 +381,7 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
 /* Called by GCC's code for `#pragma omp parallel`: run `fn(data)` in a team. */
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned thread_count, unsigned flags) {
     (void)flags;
+    if (thread_count >= LANES && run_lanes_as_one(fn, data, BEGINNING(fn))) return;
     run_parallel_region(fn, data, thread_count, BEGINNING(fn), FRAME, false);
 }
 

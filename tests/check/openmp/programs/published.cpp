@@ -38,7 +38,6 @@ void bins() {
             all.resize(N); /* right */
             all[i / 2] = i; /* right */
             here = bins[i / 2]; /* wrong */ /* found */
-            here.clear();
         }
     }
 }
