@@ -68,7 +68,7 @@ def test_core_files_show_what_the_ranks_showed(job: tuple[Told, list[Path], Path
 def test_ranks_without_a_core_file_are_named(job: tuple[Told, list[Path], Path]) -> None:
     told = seen([job[1][1]])
     assert told["missing"] == [0, 2, 3]
-    assert "of ranks 0, 2 and 3 of 4 there is no core file here" in told["told"]
+    assert "ranks 0, 2 and 3 of 4: no core file was given" in told["told"]
 
 
 @pytest.mark.matrix
@@ -214,7 +214,9 @@ def test_python_s_lines_and_native_functions_are_one_stack(
     cut.write_bytes(whole[: len(whole) // 2])
     told = seen([cut])["told"]
     assert any(": the core file is cut short" in line for line in told)
-    assert "Weft numbered these ranks itself, as not every file says its rank" in told  # it stood in the other half
+    assert (
+        "Weft numbered these ranks itself, because not every core file contains its rank" in told
+    )  # it stood in the other half
 
 
 def frame(function: str | None, module: str) -> Frame:

@@ -221,7 +221,7 @@ def test_a_folder_is_looked_into_but_for_what_tools_put_there(tmp_path: Path, mo
         Path(name).write_text("")
     build = find_sources([Path()])
     assert sorted(map(str, build.sources)) == sorted(sources)
-    said = "5 folders of builds and tools, with sources (.git, build, cmake-build-debug, env and 1 more)"
+    said = "sources in 5 folders of builds and tools (.git, build, cmake-build-debug, env and 1 more)"
     assert build.left == (said,)
     assert find_sources([Path("build")]).sources == (Path("build/made.c"),)  # who names it means it
 
@@ -234,7 +234,7 @@ def test_what_a_folder_holds_beside_the_program_is_told(folder: Path) -> None:
     done = execute([*WEFT, "check", "src", "-I", "headers", "-D", "FIRST=i"], timeout=200, cwd=folder)
     assert done.returncode == 1, done.stderr
     assert "1 error in src/main.c src/work/work.c" in done.stdout
-    assert "Not checked: 1 folder of builds and tools, with sources (src/build)" in done.stdout
+    assert "Not checked: sources in 1 folder of builds and tools (src/build)" in done.stdout
 
 
 def test_the_database_of_a_build_below_is_the_folders(folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_reads_of_one_array_outside_of_loops_are_one_finding_with_its_places(fol
     found = {one["evidence"]["variable"]: one for one in report(folder)["findings"]}
     assert set(found) == {"a", "b"}
     assert [(one["line"], one["count"]) for one in found["a"]["evidence"]["places"]] == [(11, 9), (12, 1)]
-    assert found["a"]["message"].endswith("remote_access is missing (10 times at 2 places)")
+    assert found["a"]["message"].endswith("add remote_access (10 times at 2 places)")
     assert [site["line"] for site in found["a"]["sites"]] == [11, 12]
     assert "places" not in found["b"]["evidence"]
 

@@ -117,9 +117,9 @@ def compared(folder: Path, *words: str) -> str:
     ("run", "said"),
     [
         ("larger", "first difference: {A}, in iteration 0 of sweep\n"
-         "    rank 0: {over} of the run are on no rank of the reference: another input or decomposition"),
+         "    rank 0: no rank of the reference has {over} of the run: another input or decomposition"),
         ("smaller", "first difference: {A}, in iteration 0 of sweep\n"
-         "    rank 0: {under} of the reference are on no rank of the run"),
+         "    rank 0: no rank of the run has {under} of the reference"),
         ("longer", "the loop sweep ({loop}) ran 9 times, in the reference 6: "
          "{A}, in iteration 6 of sweep is only in the run, the first of 6 such values"),
         ("shorter", "the loop sweep ({loop}) ran 4 times, in the reference 6: "

@@ -80,8 +80,8 @@ def test_a_rank_that_polls_for_what_nobody_can_send_is_told_first() -> None:
     found = only(trace)
     assert found.message == (
         "rank 1 polls test at step.py:5 for irecv(source=0, tag=5) of step.py:4; rank 0 never sends tag 5: it is in "
-        "barrier at step.py:9 and waits for rank 1. Rank 1 polled 2,000 times in 2.9 s, and nothing can come: nobody "
-        "goes on unless it leaves its loop by itself"
+        "barrier at step.py:9 and waits for rank 1. Rank 1 polled 2,000 times in 2.9 s, and nothing can come any more: "
+        "all of them wait for ever unless it leaves its loop by itself"
     )
     assert found.facts()["polling"] == [{"rank": 1, "count": 2000, "seconds": pytest.approx(2.9, abs=0.01)}]
     assert [one.kind for one in run_analyses(trace).findings if one.severity == "error"] == ["deadlock"]

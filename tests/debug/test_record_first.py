@@ -39,7 +39,7 @@ def debugged(folder: Path, ranks: int, *program: str | Path, commands: tuple[str
 
 def test_a_hang_is_recorded_and_continue_stops_before_it(compiled: Callable[[str], Path], tmp_path: Path) -> None:
     out, report = debugged(tmp_path, 3, compiled("cells"), commands=("ranks", "continue", "prev event"))
-    assert "the ranks that wait below can never go on" in report and "breakpoint 1: finding:1, " in out
+    assert "the ranks named below wait and can never continue" in report and "breakpoint 1: finding:1, " in out
     start, stop, back = out.split("(weft) ")[1:]
     assert "rank 2  before event 7: barrier" in start  # the way back begins at the first moment
     assert "rank 0  before event 11: recv(source=1, tag=7)" in stop

@@ -48,7 +48,7 @@ def test_the_run_is_ended_on_request(weft_command: Weft, program: Program, tmp_p
     assert time.monotonic() - begun < 45
     assert done.returncode != 0
     assert any(line.startswith(TOLD) for line in limits(done)), done.stderr
-    assert "weft: the run was ended by --end-at-limit: a call had not returned." in done.stderr
+    assert "weft: --end-at-limit ended the run: a call had not returned." in done.stderr
     assert json.loads((tmp_path / "run" / "run.json").read_text())["ended"] == "killed"
 
 

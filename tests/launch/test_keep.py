@@ -23,7 +23,7 @@ SECONDS = 4
 WISH = 0.4
 EVENTS_OF_BURST = 300 * 5 + 1
 """Of a rank of lasting.c in a burst of messages: 300 times five calls, and MPI_Bcast."""
-DROPPED = re.compile(r"([\d,]+) earlier calls were dropped")
+DROPPED = re.compile(r"Weft dropped ([\d,]+) earlier calls")
 
 
 def kept(weft_command: Weft, program: Program, end: str) -> CompletedProcess[str]:

@@ -16,7 +16,7 @@ from tests_support import Installed, execute
 from weft.trace.rings import snapshots
 
 CALLS = re.compile(
-    r"--keep last:1s keeps at least that long\): ([\d,]+) calls of the last .*; ([\d,]+) earlier calls were dropped"
+    r"--keep last:1s keeps at least that long\): ([\d,]+) calls of the last .*; Weft dropped ([\d,]+) earlier calls"
 )
 CALLS_OF_ROUND = 300
 ROUNDS = 60

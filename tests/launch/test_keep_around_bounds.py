@@ -187,10 +187,10 @@ def test_a_ring_that_turns_faster_than_it_is_copied_is_told(
     turning.at = 0  # type: ignore[attr-defined]
     monkeypatch.setattr(snapshots, "_dropped_counts", turning)
     show(1)
-    with pytest.raises(RunError, match="drops its calls faster than they are copied: keep longer"):
+    with pytest.raises(RunError, match="drops its calls faster than Weft copies them: give --keep a longer duration"):
         snapshots.copy_records(run, {}, 1)
     around = live.SnapshotTaker(run)
     said = [told(around) for _ in range(3)]
     assert said[:2] == [[], []]
-    assert said[2][0].endswith("drops its calls faster than they are copied: keep longer")
+    assert said[2][0].endswith("drops its calls faster than Weft copies them: give --keep a longer duration")
     assert nothing_half_there(run) and not (run / "around").exists()

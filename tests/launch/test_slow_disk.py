@@ -121,7 +121,7 @@ def test_a_program_does_not_wait_for_a_slow_disk_and_its_run_is_whole(
     run, plain = disk.place / "run", tmp_path / "plain"
     done = weft_command("run", "--out", run, "-n", "2", "--", program("rounds"), str(ROUNDS))
     assert done.returncode == 0, done.stderr
-    said = re.search(rf"weft: {disk.place} is on a slow file system \([\d.]+ ms for 64 KiB\): recording in (\S+),",
+    said = re.search(rf"weft: {disk.place} is on a slow file system \([\d.]+ ms for 64 KiB\): Weft records in (\S+),",
                      done.stderr)  # fmt: skip
     assert said, done.stderr
     assert "lost" not in done.stderr
@@ -272,7 +272,7 @@ def test_where_no_place_is_faster_the_run_stays_and_that_is_said(
 ) -> None:
     monkeypatch.setattr(staging, "find_faster_folder", lambda than: None)
     assert _slow.choose_staging(planned("./prog"), options()) is None
-    assert "as no faster one with 1 GiB free was found: choose another place with --out" in capsys.readouterr().err
+    assert "Weft found no faster one with 1 GiB free: choose another place with --out" in capsys.readouterr().err
 
 
 def staged(out: Path | None) -> tuple[staging.StagedRun, rundir.RunDirectory]:

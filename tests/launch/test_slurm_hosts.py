@@ -213,7 +213,7 @@ def test_a_host_that_dies_loses_only_its_own_ranks(
             job.kill()  # it waits until Slurm takes the host for down
         assert said[1].startswith("weft: of 6 ranks ranks 2 and 3 left no record (host b: "), said
         lost_host_is_told(said)
-        assert any(text.startswith("weft: srun waits for host b until Slurm takes it for down") for text in said), said
+        assert any(text.startswith("weft: srun waits for host b until Slurm marks it as down") for text in said), said
         told = json.loads(hosts.read("a", "cat weft-runs/*/run.json"))
         assert (told["ranks"], told["lost"][0]["ranks"]) == (4, [2, 3])
 

@@ -80,7 +80,7 @@ def test_a_window_and_ranks_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"window": "3ms-1ms"}, "begins before it ends"),
+        ({"window": "3ms-1ms"}, "ends before it begins"),
         ({"window": "soon"}, "not a time"),
         ({"window": "3ms"}, "not a window of time"),
         ({"ranks": "7-9"}, "it has ranks 0 to 2"),

@@ -53,8 +53,7 @@ def test_a_pool_that_answers_whoever_comes_is_a_note() -> None:
     assert (finding.severity, finding.certainty) == ("note", "certain")
     assert finding.message.startswith(
         "order only: rank 0 serves ranks 1 and 2 at pool.py:14 in the order in which their messages arrive, and "
-        "answers "
-        "each; another run may serve them in another order ("
+        "answers each. In another run they may arrive in another order ("
     )
     assert finding.facts()["order_only"] is True
 

@@ -149,13 +149,15 @@ def test_a_truncated_record_is_replayed_to_its_end(bench: Bench) -> None:
     assert done.returncode == 0, done.stderr
     assert "weft: damaged: " in done.stderr
     assert "000001.weft" in done.stderr
-    assert "as recorded, then on where the record ends" in done.stderr
+    assert "as recorded, then freely beyond the end of the record" in done.stderr
 
 
 def test_a_run_that_was_killed_is_replayed_to_the_kill_and_goes_on(bench: Bench) -> None:
     bench.record("killed", WEFT_TEST_CRASH="1")
     free = bench.weft("replay", "killed")
-    assert (free.returncode, "as recorded, then on where the record ends" in free.stderr) == (0, True), free.stderr
+    assert (free.returncode, "as recorded, then freely beyond the end of the record" in free.stderr) == (0, True), (
+        free.stderr
+    )
     again = bench.weft("replay", "killed", WEFT_TEST_CRASH="1")
     # How far the others come before the launcher ends them differs from run to run.
     assert (again.returncode, "as recorded" in again.stderr) == (9, True), again.stderr

@@ -41,7 +41,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(("what", "lines", "waits"), [
     ("queue", [r"^nothing can happen any more: task 2 \(consumer\) waits at hung.py:29 for Queue jobs, get: empty; "
-               r"no task comes to jobs.put at hung.py:36 or jobs.put at hung.py:38; "
+               r"no task reaches jobs.put at hung.py:36 or jobs.put at hung.py:38; "
                r"who else has it: task 1 waits at hung.py:45"],
      {"consumer": ("queue", "jobs, get: empty")}),
     ("pool", [r"^nothing can happen any more: task 2 \(nested\) waits at hung.py:21 for Semaphore self.free, "

@@ -184,7 +184,7 @@ def test_what_is_no_answer_of_the_agent_is_told(said: bytes, monkeypatch: pytest
     heard._line, theirs = socket.socketpair()
     with heard._line, theirs:
         theirs.sendall(said)
-        with pytest.raises(DebuggerError, match="the program says"):
+        with pytest.raises(DebuggerError, match="Weft's agent"):
             heard._receive_message(5)
 
 

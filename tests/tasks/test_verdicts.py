@@ -48,7 +48,7 @@ HANGS = {
 }  # fmt: skip
 """Programs that hang, and what the first line says of them."""
 LOGGED = {
-    "dead_consumer": (f"no task comes to jobs.task_done at {at('jobs.task_done()')}; no other task has it",),
+    "dead_consumer": (f"no task reaches jobs.task_done at {at('jobs.task_done()')}; no other task has it",),
     "dead_callback": ("for Future reply; no other task has it",),
 }
 """What is said instead of programs whose error asyncio has logged before Weft comes."""

@@ -134,7 +134,7 @@ def test_finding_asks_for_the_events_of_findings(trace: Trace) -> None:
     assert chosen == [(1, 0), (2, 0)]
     assert [e.id for e in trace.select("finding:any", findings)] == [(0, 0), (1, 0), (2, 0)]
     assert (1, 0) not in [e.id for e in trace.select("-finding:deadlock", findings)]
-    with pytest.raises(UsageError, match="needs the run's findings"):
+    with pytest.raises(UsageError, match="needs the findings of the run"):
         list(trace.select("finding:deadlock"))
 
 

@@ -245,5 +245,5 @@ def test_a_line_of_c_is_not_watched_in_a_python_program(mpich: Installed, tmp_pa
     (tmp_path / "p.py").write_text("x = 1\n")
     done = run_here(tmp_path, "--watch", "a.c:3:x", "--", mpich.python, "p.py")
     assert done.returncode == 2
-    assert "the program is one of Python; name a line of a .py file" in done.stderr
+    assert "this is a Python program; name a line of a .py file" in done.stderr
     assert not (tmp_path / "run").exists()

@@ -43,9 +43,8 @@ def _read_entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
         held = None
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
         raise UsageError(
-            f"weft cc --commands {database}: this file exists and is not a compilation database: name another one, or "
-            "delete "
-            "it, and a new one is written"
+            f"weft cc --commands {database}: this file exists and is not a compilation database: name another file, "
+            "or delete this one, so that Weft can write a new one"
         )
     return held
 

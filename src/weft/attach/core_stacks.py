@@ -61,7 +61,7 @@ def look_at_cores(core_paths: Sequence[Path], program: str = "") -> Job:
     size = max(len(found), *(core.size for core in found))
     more = [f"rank {one.rank}: {why}" for one, why in told if why]
     if any(core.rank is None for core in read):
-        more.append("Weft numbered these ranks itself, as not every file says its rank")
+        more.append("Weft numbered these ranks itself, because not every core file contains its rank")
     ranks = [one for one, _ in told]
     return Job(size, 0.0, ranks, [*describe_endings(found, {one.rank: one for one in ranks}), *more], ended=True)
 
@@ -77,10 +77,12 @@ def number_cores(core_files: Sequence[Core]) -> list[Core]:
     by_rank: dict[int | None, Core] = {}
     for core in core_files:
         if (other := by_rank.get(core.rank)) is not None:
-            raise UsageError(f"{other.path} and {core.path} are both of rank {core.rank}: name the files of one job")
+            raise UsageError(
+                f"{other.path} and {core.path} both come from rank {core.rank}: name the files of one job only"
+            )
         by_rank[core.rank] = core
         if (core.job, core.size) != (core_files[0].job, core_files[0].size):
-            raise UsageError(f"{core_files[0].path} and {core.path} are not of one job: name the files of one")
+            raise UsageError(f"{core_files[0].path} and {core.path} come from two jobs: name the files of one job only")
     return list(core_files)
 
 

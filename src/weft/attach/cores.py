@@ -144,7 +144,7 @@ def _read_segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
     (table,) = struct.unpack_from("<Q", head, 32)
     size, count = struct.unpack_from("<HH", head, 54)
     if size != SEGMENT:
-        raise ValueError("its segments are not to be found")
+        raise ValueError("its segments were not found")
     if count == 0xFFFF:  # PN_XNUM: the count is in the first section's header
         file.seek(struct.unpack_from("<Q", head, 40)[0])
         (count,) = struct.unpack_from("<I", file.read(64), 44)

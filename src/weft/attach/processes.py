@@ -142,13 +142,15 @@ def find_only_job() -> list[RankProcess]:
     if len(found) == 1:
         return number_ranks(next(iter(found.values())))
     if not found:
-        raise UsageError("no MPI job of yours runs on this host: weft attach PID..., or JOB.STEP of Slurm")
+        raise UsageError(
+            "no MPI job of yours runs on this host: name processes (weft attach PID...) or a Slurm job (... JOB)"
+        )
     tree = read_parents()
     lines = [
         f"  weft attach {find_launcher(ranks[0].pid, tree)}    {plural(len(ranks), 'rank')} of {ranks[0].program}"
         for ranks in found.values()
     ]
-    raise UsageError("\n".join(["several MPI jobs run on this host: which one?", *lines]))
+    raise UsageError("\n".join(["several MPI jobs run on this host: choose one", *lines]))
 
 
 def find_launcher(pid: int, parents: dict[int, int]) -> int:

@@ -28,7 +28,7 @@ SECONDS = 30.0
 LIBC = re.compile(r"/libc[.-][^/]*$")
 STARTS = re.compile(r"^<frozen runpy>$|/weft/watchdogs/__main__\.py$")
 """Files whose functions only start a program (`python -m`)."""
-REMEDY = "py-spy reads the stacks of Python: pip install py-spy"
+REMEDY = "Weft reads the stacks of Python processes with py-spy, which is not installed: pip install py-spy"
 
 
 def find_py_spy() -> str:

@@ -50,7 +50,7 @@ def started_readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
     the pids; all detach at the end of the `with` block.
     """
     if pids and find_gdb() is None:
-        raise UsageError(f"gdb reads the stacks of C, C++ and Fortran: {REMEDY}")
+        raise UsageError(f"Weft reads the stacks of C, C++ and Fortran with gdb, which is not installed: {REMEDY}")
     # Who started this may have blocked signals, as `weft run` does: gdb waits for SIGCHLD.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     cores = len(os.sched_getaffinity(0))

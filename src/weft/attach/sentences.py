@@ -215,7 +215,7 @@ def describe_change(rank_stacks: RankStacks) -> str:
 def describe_faults(job: Job) -> Iterator[str]:
     """Yield sentences on the ranks that were not found, and on those that could not be looked into, with the reason."""
     if job.missing and job.ended:
-        yield f"of {rank_words(job.missing)} of {job.size} there is no core file here"
+        yield f"{rank_words(job.missing)} of {job.size}: no core file was given"
     elif job.missing:
         yield f"{rank_words(job.missing)} of {job.size} {'was' if len(job.missing) == 1 else 'were'} not found here"
     by_problem: dict[str, list[int]] = {}

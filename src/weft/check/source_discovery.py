@@ -129,7 +129,7 @@ def find_sources_in_folder(name: Path) -> DiscoveredSources:
     if not found:
         beside = f" but those of {shown}, which a tool put there," if left else ""
         raise UsageError(f"{name} holds no sources{beside} and no {DATABASE}; name the program's sources")
-    phrases = (f"{plural(len(left), 'folder')} of builds and tools, with sources ({shown})",) if left else ()
+    phrases = (f"sources in {plural(len(left), 'folder')} of builds and tools ({shown})",) if left else ()
     return DiscoveredSources(tuple(found), left=phrases)
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from weft.launch.local.hosts import Hosts
 
 WAITS: Final = {
-    "mpiexec": "mpiexec may wait for {} for ever",
-    "slurm": "srun waits for {} until Slurm takes it for down",
+    "mpiexec": "mpiexec may still wait for {}",
+    "slurm": "srun waits for {} until Slurm marks it as down",
 }
 
 
@@ -37,7 +37,7 @@ def describe_lost_host(job: Job) -> list[str]:
     ]
     waits = WAITS.get(job.shared_run.step.system) if job.shared_run is not None else None
     if waits is not None:
-        lines.append(f"{waits.format(host)}: end it by Ctrl-C or its batch job. The report is whole")
+        lines.append(f"{waits.format(host)}: end it with Ctrl-C, or cancel the batch job. The report is complete")
     return lines
 
 

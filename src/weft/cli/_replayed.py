@@ -151,7 +151,7 @@ def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
         return [
             *absent,
             *(
-                f"rank {rank} made {made} of the {recorded} calls that its record has, then its process ended"
+                f"rank {rank} made {made} of its {recorded} recorded calls, then its process ended"
                 for rank, made, recorded in came[:8]
             ),
             *(describe_left_files(trace) if status else ()),
@@ -160,11 +160,13 @@ def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
     held = [plan for plan in session.plans if plan.rank not in {*free, *blind}]
     calls, ranks = sum(thread.size for plan in held for thread in plan.threads), len(held)
     what = "outcomes" if not session.is_checked else "calls that communicate"
-    where = "" if not any(c.is_past_record() for c in session.controls) else ", then on where the record ends"
+    where = (
+        "" if not any(c.is_past_record() for c in session.controls) else ", then freely beyond the end of the record"
+    )
     place = shorten_path(job.run.path)
     lines = [f"replayed {ranks} rank{'s' * (ranks != 1)}, {calls} {what}: as recorded{where}; recorded in {place}"]
     if free:
         lines.append(
-            f"{ranks_text(free)} ran freely, not held to the record: which of its spawned worlds they are is not known"
+            f"{ranks_text(free)} ran freely: Weft could not tell to which of the recorded spawned worlds they belong"
         )
     return [*lines, *absent], status

@@ -37,9 +37,9 @@ def choose_staging(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | No
     base = staging.find_faster_folder(ground)
     there = staging.stage_run(base, args.out) if base is not None else None
     if there is None:
-        say(f"note: {slow}, and the program waits for it, as no faster one with 1 GiB free was found: {OTHER}")
+        say(f"note: {slow}, and the program waits for it; Weft found no faster one with 1 GiB free: {OTHER}")
         return None
-    say(f"{slow}: recording in {base}, and moving the run there at the end (not with --in-place)")
+    say(f"{slow}: Weft records in {base}, and moves the run to its place at the end (--in-place prevents this)")
     return there
 
 

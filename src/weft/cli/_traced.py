@@ -30,7 +30,7 @@ def refuse_trace_options(args: argparse.Namespace) -> None:
     if args.trace is None:
         for name in ("live", "out"):
             if getattr(args, name):
-                raise UsageError(f"--{name} compares values: add --trace CONFIG")
+                raise UsageError(f"--{name} works only with --trace CONFIG: add that")
         return
     for name in REFUSED:
         if getattr(args, name):
@@ -128,12 +128,12 @@ def _report_comparison(
 
     write_each_format(args, write)
     if stopped:
-        say("the processors were stopped at the first value that differs")
+        say("Weft stopped the run on processors at the first value that differs")
     if stopped or compared.found or (compared.parting is not None and made.ended[1].status == 0):
         return DIFFERENT_STATUS
-    for which, ended in zip(("without directives", "of processors in turn"), made.ended, strict=True):
+    for which, ended in zip(("without directives", "on processors"), made.ended, strict=True):
         if ended.status or ended.cut_off:
-            say(f"the run {which} did not end well (status {ended.status}): what it would have done is not compared")
+            say(f"the run {which} did not end well (status {ended.status}): what it did not compute is not compared")
             return UNENDED_STATUS
     return 0 if compared.alike else DIFFERENT_STATUS
 
@@ -142,8 +142,10 @@ def _comparison_lines(compared: ValueComparison, made: TracedRuns, paths: list[P
     """Return the comparison as lines of text, with what was compared and where both runs are."""
     from weft.compare.values.report import render_values
 
-    head = f"compared: the program without its directives, and {made.processors} processors in turn"
-    again = f"kept: {shorten_path(paths[0])} and {shorten_path(paths[1])} (weft compare compares them again)"
+    head = f"compared: the program without its directives, and the program on {made.processors} processors in turn"
+    again = (
+        f"both runs are in {shorten_path(paths[0])} and {shorten_path(paths[1])}; `weft compare` compares them again"
+    )
     return [head, *render_values(compared), again]
 
 

@@ -41,7 +41,7 @@ def check_value_options(args: argparse.Namespace) -> None:
             "with"
         )
     if args.debug and args.level == "outcomes":
-        raise UsageError("--debug needs --level trace: level `outcomes` holds no calls to replay")
+        raise UsageError("--debug needs --level trace: level `outcomes` records no calls at which a replay could stop")
     if args.against is not None:
         from weft.values.trace import ValueTrace
 
@@ -164,7 +164,7 @@ def report_values(kept: RecordedValues) -> bool:
     for line in kept.unknown:
         say(f"error: {line}")
     if kept.probes:
-        say(f"kept {kept.probes:,} values of probes: `weft compare` compares them with another run's")
+        say(f"recorded {kept.probes:,} values at probes: `weft compare` compares them with those of another run")
     return bool(kept.unknown)
 
 

@@ -42,21 +42,19 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--program", metavar="FILE", default="",
                         help="with --core: the program, if it is not where it ran")  # fmt: skip
     parser.add_argument("--interval", type=float, default=INTERVAL, metavar="SECONDS",
-                        help="wait SECONDS between the two looks that show which ranks move; 0: look once")  # fmt: skip
+                        help="look twice, SECONDS apart, to see which ranks move; 0: look once")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="also show the frames inside the MPI library")
     parser.add_argument("--format", choices=("text", "json", "svg"), default="text",
                         help="text (default); json: weft-stacks/1; svg: a picture of the tree")  # fmt: skip
     _options.add_output(parser)
-    parser.add_argument(
-        "--job", action="store_true", help="show all ranks of the job that PID belongs to, on this host"
-    )
-    parser.add_argument("--here", action="store_true", help="of a Slurm job, show the ranks of this node only")
+    parser.add_argument("--job", action="store_true", help="show all ranks on this host of the job that PID belongs to")
+    parser.add_argument("--here", action="store_true", help="for a Slurm job: show only the ranks of this node")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `weft attach`: print, or write to a file, where each rank of a job is, and return the exit status."""
     if args.interval < 0:
-        raise UsageError(f"--interval {args.interval:g}: not a number of seconds from 0 on; 0 looks once")
+        raise UsageError(f"--interval {args.interval:g}: not a number of seconds; write 0 or more (0 looks once)")
     if args.core and args.what:
         raise UsageError("--core shows ranks that have ended: leave out the process or job")
     if args.program and not args.core:

@@ -10,8 +10,8 @@ weft compare REFERENCE RUN --debug         opens the debugger at the first diffe
 weft compare REFERENCE RUN --view          shows both runs in the browser at the first difference
 
 Weft aligns the values of probes by loop, iteration and global index, so the runs may have different numbers of ranks.
-It aligns calls rank by rank. Without --exact and tolerances, values are equal if they compare equal (0.0 and -0.0 do);
-of several tolerances one suffices. What messages hold is compared if both runs were recorded with --hash-messages.
+It aligns calls rank by rank. By default values are equal if == says so (0.0 equals -0.0); if you give several
+tolerances, one that holds suffices. Contents of messages are compared if both runs were recorded with --hash-messages.
 Exits 0 if values, calls and the ends of both runs are equal, and 1 if not.
 """
 
@@ -67,7 +67,7 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--except", action="append", default=[], metavar="FILE:LINE", dest="exempt",
-        help="do not compare the contents of messages of the calls at this line, such as times; repeatable",
+        help="do not compare the contents of messages, such as times, of the calls at this line; repeatable",
     )  # fmt: skip
     add_tolerances(parser)
     _asked.add_trust_option(parser)

@@ -50,10 +50,10 @@ def show_page(what: Kind) -> None:
 
 
 def kind_facts(what: Kind) -> str:
-    """Return `Usually an error, at best certain. Found by: deadlock.`"""
+    """Return `Usually an error, which Weft can prove. Found by: deadlock.`"""
     article = "an" if what.severity == "error" else "a"
-    sure = "a proof" if what.certainty == "certain" else what.certainty
-    return f"Usually {article} {what.severity}, at best {sure}. Found by: {', '.join(what.analyses)}."
+    proof = "which Weft can prove" if what.certainty == "certain" else f"and never more certain than {what.certainty}"
+    return f"Usually {article} {what.severity}, {proof}. Found by: {', '.join(what.analyses)}."
 
 
 def kinds_by_severity() -> Iterator[Kind]:

@@ -223,7 +223,9 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
     """Print the outcomes as a table, then the races."""
     rows = explored.rows
     tried = f"{len(rows)} outcome{'s' if len(rows) != 1 else ''} with the recorded one"
-    how = {"all": "all that there are", "budget": "the budget is spent", "interrupted": "interrupted"}[explored.ended]
+    how = {"all": "all that there are", "budget": "stopped at the end of --budget", "interrupted": "interrupted"}[
+        explored.ended
+    ]
     if explored.cut_off and explored.ended == "all":
         how = f"{len(explored.cut_off)} more could not be run to the end"
     print(f"{shorten_path(trace.path)}: {tried}: {how}")
@@ -264,7 +266,7 @@ def print_cut_off_variants(trace: Trace, explored: Explored) -> None:
     if len(explored.cut_off) > MANY:
         print(f"unknown results: {len(explored.cut_off) - MANY} more (--format json names them)")
     if explored.cut_off:
-        print("the same command tries these again; --timeout gives each run more time")
+        print("run the same command again to retry these; a larger --timeout gives each of them more time")
 
 
 def _variant_text(row: Any) -> str:

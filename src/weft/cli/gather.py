@@ -1,10 +1,10 @@
 """Collect the records that hosts wrote to their own disks into one run.
 
-srun --ntasks-per-node=1 weft gather RUN     one process on each host adds the records that the host still has; all
-                                             hosts must see the directory of RUN (or mpiexec, one process a host)
-weft gather RUN HOSTDIR...                   adds folders or .weftpack files copied from hosts (from --local DIR)
+Use it if `weft run --local DIR` could not collect all records at its end.
 
-Use it if `weft run --local` could not collect all records at its end.
+srun --ntasks-per-node=1 weft gather RUN     run this on the hosts of the run, with srun or mpiexec, as one process per
+                                             host: each adds the records on its own disk. All must see RUN
+weft gather RUN HOSTDIR...                   add what you copied from the hosts: folders below DIR, or .weftpack files
 
 Exits 0 if all ranks are in the run, and 1 if some left no record.
 """

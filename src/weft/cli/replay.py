@@ -8,15 +8,15 @@ weft replay RUN --until 2:57                   stop rank 2 before its event 57, 
 weft replay RUN --until solver.py:40#3         before the 3rd call at line 40
 weft replay RUN --break solver.py:40           stop there; the others go on until they need a rank that has stopped
 weft replay RUN --until 2:57 --sequential      one rank at a time, always in the same order
-weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3; then no order is forced
+weft replay RUN --force 0:12=3                 event 12 of rank 0 takes the message of rank 3; later outcomes are free
 weft replay RUN --debug                        at a prompt, like `weft debug RUN`
 weft replay RUN -n 4 -- ./prog-openmpi         another build of the program (another MPI), with the recorded arguments
 
 WHERE is RANK:EVENT (`weft report` and `weft dump` print these numbers), FILE:LINE[#N], FUNCTION[#N], t=SECONDS or
-finding:N. Without RUN, the newest run is taken. After a stop, the replay prints where each
-rank is, and ends; --hold keeps the ranks, --debug opens a prompt. The replay is recorded like any run. Exits with the
-program's own status; 0 if the ranks stopped where you asked, 3 if the replay is a proven deadlock, 5 if a rank made
-another call than its record has, or could not continue.
+finding:N. Without RUN, the newest run is taken. After a stop, the replay prints where each rank is, and ends; --hold
+keeps the ranks alive, --debug opens a prompt. The replay is recorded like any run. Exits with the program's
+own status; 0 if the ranks stopped where you asked, 3 if the replay ran into a proven deadlock, 5 if a rank made another
+call than the recorded one, or could not continue.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def register(subparsers: Any) -> None:
         action="append",
         default=[],
         metavar="WHERE",
-        help="stop before WHERE; other ranks run only as far as that needs; repeatable",
+        help="stop before WHERE; other ranks run only as far as is needed for that; repeatable",
     )
     parser.add_argument(
         "--latest",
@@ -272,13 +272,13 @@ def choose_command(trace: Trace, other_program: list[str], n: int | None) -> tup
 
     command = other_program or replace_missing_programs(trace, read_command(trace.run))
     if not command:
-        raise WeftError(f"{trace.path}: run.json does not say which command was recorded: name it after --")
+        raise WeftError(f"{trace.path}: run.json does not say which command was recorded: give the command after --")
     try:
         held = b"\0" in b"".join(map(os.fsencode, command))
     except UnicodeEncodeError:
         held = True
     if held:
-        raise WeftError(f"{trace.path}: run.json names a command with characters that no command has: name it after --")
+        raise WeftError(f"{trace.path}: the command in run.json contains invalid characters: give the command after --")
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
     if trace.run.get("local") and not other_program:
@@ -303,7 +303,7 @@ def replace_missing_programs(trace: Trace, command: list[str]) -> list[str]:
     words = [str(word) for word in typed] if isinstance(typed, list) else command
     gone = [path for path, word in zip(command, words, strict=False) if path != word and not os.access(path, os.X_OK)]
     if gone:
-        say(f"note: {gone[0]}, which was recorded, does not exist any more: the PATH decides which program is started")
+        say(f"note: {gone[0]}, which was recorded, no longer exists; the replay starts the one on the PATH")
     return words if gone else command
 
 
@@ -315,14 +315,14 @@ def make_single_host_command(trace: Trace, command: list[str]) -> list[str]:
     programs = dict.fromkeys(program for program in parse_launcher_line(command).programs if program)
     if len(programs) != 1:
         raise WeftError(
-            f"{trace.path} was recorded with --local over hosts, by a line of several programs, and a replay runs on "
-            "one host: name that line after --, without hosts"
+            f"{trace.path} was recorded with --local on several hosts, from a command line of several programs, and "
+            "the replay runs on one host: give that command line after --, without its hosts"
         )
     hosts = sorted(str(one["host"]) for one in gathered_hosts(trace))
     say(
-        f"note: recorded with --local{' on ' + ', '.join(hosts) if hosts else ''}: the replay runs all ranks on this "
-        "host, without the recorded launcher's options. If all hosts see this folder, you can name the line after -- "
-        "to replay on them"
+        f"note: the run was recorded with --local{' on ' + ', '.join(hosts) if hosts else ''}. The replay runs all "
+        "ranks on this host, without the launcher's options. To replay on several hosts, which must all see this "
+        "folder, give the launcher's command line after --"
     )
     return list(next(iter(programs)))
 
@@ -375,10 +375,13 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
     def events(texts: list[str]) -> list[EventId]:
         return [event for text in texts for event in resolve_location(trace, text, findings)]
 
-    cuts = Cuts(trace, ordered, steps)
+    cuts = Cuts(trace, ordered, steps, holds)
     if args.until and not args.latest:
         cut = cuts.least_cut_reaching(
             event for text in args.until for event in events_to_stop_before(trace, text, findings)
         )
-        return steps, cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut
-    return steps, cuts.greatest_cut_without(events(wanted))
+        cut = cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut
+    else:
+        cut = cuts.greatest_cut_without(events(wanted))
+    cut.holds = holds
+    return steps, cut

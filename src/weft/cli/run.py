@@ -5,9 +5,9 @@ weft run -- mpiexec -n 4 ./prog          wraps your own launcher line (mpiexec, 
 weft run -- ./prog                       a single process
 srun weft run -- ./prog                  all tasks of a job step record one run (mpiexec, flux run, jsrun too)
 
-Exits with the program's own status; 3 if Weft stopped a proven deadlock, 2 for a usage error, 4 if the
-program succeeded but Weft itself failed, 1 if there is a finding that --fail-on names. Next: `weft explain KIND` says
-what a finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
+Exits with the program's own status; 1 if there is a finding that --fail-on names, 2 for a usage error, 3 if Weft ended
+a program in a proven deadlock, 4 if the program succeeded but Weft itself failed. Next: `weft explain KIND` says what a
+finding means, `weft view` shows the run, `weft debug` replays it at a prompt.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def add_recording_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--whole-buffers", action="store_true",
-        help="check the whole buffer of every pending operation for changes; by default only of the first sends of each"
-        " source line",
+        help="check the whole buffer of every pending operation for changes; by default Weft does so only for the "
+        "first sends of each source line",
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
@@ -153,7 +153,7 @@ def add_location_options(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--in-place", action="store_true",
-        help="record in the run's directory even if its file system is slow; the program then waits for it",
+        help="record straight into the run's directory even if its file system is slow and holds the program up",
     )  # fmt: skip
 
 
@@ -486,8 +486,8 @@ def report_part(job: Job, shared_run: SharedRun, args: argparse.Namespace) -> in
     host, place = os.uname().nodename, job.run.path
     ranks = rank_words(sorted({*range(shared_run.step.size)} - {*shared_run.absent_ranks}))
     why = (
-        f"host {host} has {ranks} of {shared_run.step.size} in {place}, which the other hosts do not see; "
-        "a part of a run is not analysed"
+        f"the records of {ranks} of {shared_run.step.size} are in {place} on host {host}, which the other hosts do "
+        "not see; Weft does not analyse a part of a run"
     )
     problem = resolve_call_sites(job, args)
     job.run.write()
@@ -510,7 +510,7 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
         finish_hosts(job, job.hosts)
         say(f"the records of its hosts may still be there, in {job.run.facts['local']}: weft gather {place}")
     elif remote_hosts.may_use_other_hosts(plan.line):
-        say(f"{place} has no record yet; if other hosts have them, add their folders: weft gather {place} FOLDER...")
+        say(f"{place} has no records yet; if other hosts have some, add their folders: weft gather {place} FOLDER...")
     else:
         return False
     job.run.write()
@@ -572,22 +572,22 @@ def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None
     count = f"{ending.ranks} rank" + "s" * (ending.ranks != 1)
     lines = []
     if job.ended == "deadlock":
-        lines.append("the run was stopped: the ranks that wait below can never go on")
+        lines.append("Weft ended the run: the ranks named below wait and can never continue")
     elif against is not None and against.differs:
-        lines.append(f"the run was stopped: a value differs from {shorten_path(against.reference.path)}")
+        lines.append(f"Weft ended the run: a value differs from {shorten_path(against.reference.path)}")
     elif job.lost_host:
         lines += _hosts.describe_lost_host(job)
     elif job.fallen_ranks:
         them = "it" if len(job.fallen_ranks) == 1 else "them"
         lines.append(
-            f"the run was ended: {ranks_text(job.fallen_ranks)} had ended in the middle, and the launcher let others "
-            f"wait for {them} in MPI, which they would do for ever"
+            f"Weft ended the run: {ranks_text(job.fallen_ranks)} had ended early, and the launcher let other ranks "
+            f"wait for {them} in MPI for ever"
         )
     elif job.ended == "killed" and not job.hung_for:
-        lines.append("the run was ended by --end-at-limit: a call had not returned. That does not prove a deadlock")
+        lines.append("--end-at-limit ended the run: a call had not returned. That does not prove a deadlock")
     elif job.ended == "killed":
         lines.append(
-            f"the run was ended by --hang-after: it stood still for {job.hung_for:.0f} s. That does not prove a "
+            f"--hang-after ended the run: it made no progress in MPI for {job.hung_for:.0f} s. That does not prove a "
             "deadlock: a message may have been under way, or a rank slow outside MPI"
         )
     elif ending.ended == "interrupted":
@@ -601,8 +601,8 @@ def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None
         lines += describe_shared_memory(job)
     if finish.is_hydra_race(job, ending.headers.values()):
         lines.append(
-            f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
-            "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
+            f"the launcher exited with status {job.process.shell_status} although every rank had finalised MPI: "
+            "MPICH's launcher sometimes kills ranks that are about to exit. It is not the program's fault"
         )
     names = rank_names(job.run.facts.get("names") or [])
     return [
@@ -711,8 +711,8 @@ def explain_nothing_recorded(plan: LaunchPlan, job: Job) -> str:
         )
     if job.hosts is not None and (strangers := sum(job.hosts.strangers.values())):
         return (
-            f"nothing was recorded: no host of the run showed its secret, and {strangers} connections were not of "
-            f"the run (most from {job.hosts.strangers.most_common(1)[0][0]}); whether MPI was initialised is not known"
+            f"nothing was recorded: no host connected with the secret of the run, and {strangers} other connections "
+            f"came (most from {job.hosts.strangers.most_common(1)[0][0]}); whether MPI was initialised is unknown"
         )
     if not plan.recognised:
         return (

@@ -95,10 +95,10 @@ def _describe_message_end(content: MessageContent, match: Match) -> str:
         f"{rank_words([rank])} ({numbered_call_text(match, EventId(rank, event))})"
         for rank, event in match.partner_events(content.after)
     ]
-    other = others[0] if others else "nobody in the record"
+    other = others[0] if others else "no rank in the record"
     if content.sent:
         return f"on the sender: it was computed there, and sent to {other}"
-    changed = "changed on its way or while the receive was pending"
+    changed = "changed on its way, or in the receive buffer before the receive completed"
     return f"on the receiver: {other} sent the same as in the reference, and it {changed}"
 
 

@@ -64,7 +64,7 @@ class InstructionReferences:
         """Return the module of a reference and the offset in it. UsageError if no such reference was made."""
         found = self._known.get(int(reference, 0))
         if found is None:
-            raise UsageError(f"{reference}: no instruction of a rank was told under this address")
+            raise UsageError(f"{reference}: Weft has given no instruction of a rank this address")
         return found
 
     def _hand(self, rank: int) -> NativeHand:

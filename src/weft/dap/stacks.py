@@ -215,8 +215,8 @@ class Stacks:
         the record knows.
         """
         if spot.level is None:
-            what = "it is where the task was made" if spot.task is not None else (
-                "only the record knows this rank, or this thread of it"
+            what = "it only shows where the task was created" if spot.task is not None else (
+                "its rank or thread is in the record, but not in the replay"
             )  # fmt: skip
             raise DebuggerError(f"this frame has no variables to show: {what}")
         if spot.task is not None and self.tasks is not None:
@@ -313,7 +313,8 @@ class Stacks:
             expression = name if value is None else self._child_expression(value, name)
             if spot.native or spot.level is None or spot.task is not None:
                 raise DebuggerError(
-                    "only variables of a rank's Python frame can be watched; this frame is native, a task's or recorded"
+                    "only a variable in a rank's Python frame can be watched; this frame is native, belongs to a task "
+                    "or was read from the record"
                 )
         except (DebuggerError, UsageError) as error:
             return {"dataId": None, "description": str(error)}

@@ -293,7 +293,7 @@ def _format_first_error(output: str, original: Path, folder: Path) -> str:
         chosen = os.environ.get(variable, "")
         if "mpi" in chosen:
             return (
-                f"{text}; the MPI of {variable}={chosen} has none for this compiler: set {variable} to the wrapper "
+                f"{text}; the MPI behind {variable}={chosen} has none for this compiler: set {variable} to the wrapper "
                 f"of another MPI"
             )
         wrappers = "FC=mpifort" if fortran else "CC=mpicc CXX=mpicxx"

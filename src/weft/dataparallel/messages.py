@@ -40,7 +40,7 @@ STACK_FULL: Final = (
 USAGE: Final = {
     "undistributed-on": "`{name}` in the on clause is not distributed; distribute or align it first",
     "undistributed": "`{name}` is not distributed; distribute or align it first",
-    "unknown-array": "`{name}` is not an array that was declared to the directives before; declare it first",
+    "unknown-array": "no directive has declared the array `{name}` before this line; declare it first",
 }
 """What the runtime calls a program that cannot be checked."""
 
@@ -116,7 +116,10 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     (
         "shared-write",
         "consistent",
-    ): "{iteration} writes {element}, which `consistent` does not give it{distance}: no other processor sees that",
+    ): (
+        "{iteration} writes {element}, which `consistent` does not assign to it{distance}: the other processors never "
+        "get the new value"
+    ),
     ("shared-write", "flow"): "{iteration} reads {element}, which {other} writes: all iterations share it",
     ("shared-write", "anti"): "{iteration} writes {element}, which {other} reads: all iterations share it",
     ("shared-write", "output"): "{iteration} writes {element}, which {other} writes too: all iterations share it",
@@ -137,12 +140,12 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
         "",
     ): "{iteration} {does} {element}, which belongs to another processor and was not declared{distance}",
     ("remote-access", "sequential"): (
-        "{element} is read outside parallel constructs, where only its owner has it; remote_access is missing"
+        "{element} is read outside parallel constructs, where only its owner has its value: add remote_access"
     ),
     (
         "remote-access",
         "buffer-write",
-    ): "{iteration} writes {element} in the buffer of remote_access: the owner of the element never sees the new value",
+    ): "{iteration} writes {element} in the buffer of remote_access: its owner never receives the new value",
     (
         "remote-access",
         "not-filled",
@@ -152,14 +155,18 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
         "changed",
     ): "{iteration} reads {element} from the buffer of remote_access, but it changed after that was filled",
     ("remote-access", "localize"): (
-        "{element} is {number}, an index of {array} that its processor neither owns nor has in an edge"
+        "{element} is {number}, the index of an element of {array} that its processor neither owns nor has in a "
+        "shadow edge"
     ),
     ("remote-access", "otherwise"): (
-        "{iteration} {does} {element}, which belongs to another processor: its array is distributed otherwise than "
-        "that of the loop's ON, with which it is not aligned"
+        "{iteration} {does} {element}, which belongs to another processor: its array is distributed differently from "
+        "the one in the loop's ON, and not aligned with it"
     ),
     ("remote-access", "task"): "{iteration} {does} {element}, which is distributed onto another task",
-    ("halo-write", ""): "{iteration} writes the shadow element {element}{distance}: its owner never sees that",
+    (
+        "halo-write",
+        "",
+    ): "{iteration} writes the shadow element {element}{distance}: its owner never receives the new value",
     ("stale-halo-read", "never"): "{iteration} reads the shadow element {element}{distance}, which was never renewed",
     (
         "stale-halo-read",
@@ -183,8 +190,8 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
         "get_actual",
     ): "{iteration} reads {element} on the host, but a region changed it after the last get_actual",
     ("stale-copy", "overwritten"): (
-        "{iteration} reads {element} in a region, where an actual has put the host's copy, which no get_actual had "
-        "brought up to date"
+        "{iteration} reads {element} in a region, but an actual has overwritten it with the host's old copy: put a "
+        "get_actual before that actual"
     ),
     ("stale-copy", "in-written"): "{iteration} writes {element}, which the region takes only `in`: the change is lost",
     (
@@ -194,11 +201,13 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
     (
         "wrong-reduction",
         "location",
-    ): "the {operation} of {element} finds its value, but the loop leaves another location",
+    ): "the {operation} of {element} gets the right value, but the loop leaves another location",
 }
 
 
-ITSELF: Final = "{iteration} reads {element} and then writes it: every processor has its own copy, and they differ then"
+ITSELF: Final = (
+    "{iteration} reads {element} and then writes it: every processor has its own copy, and the copies then differ"
+)
 
 
 def render_message(record: RawFinding, source_map: SourceMap) -> str:

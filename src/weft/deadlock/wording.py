@@ -188,8 +188,8 @@ class _FindingMaker:
         if beside and not one:
             other = f" or rank {beside[0]} goes on from {_name_line(beside[1])} in another thread"
         return (
-            f". {who[0].upper()}{who[1:]} polled {times}{longest.span_ns / 1e9:.3g} s, and nothing can come: nobody "
-            f"goes on unless {'it' if one else 'one of them'} leaves its loop by itself{other}"
+            f". {who[0].upper()}{who[1:]} polled {times}{longest.span_ns / 1e9:.3g} s, and nothing can come any more: "
+            f"all of them wait for ever unless {'it' if one else 'one of them'} leaves its loop by itself{other}"
         )
 
     # Sentences
@@ -270,7 +270,7 @@ class _FindingMaker:
         on = f" on {comm.parent.name}" if comm.parent is not None else ""
         last = made[fewer[0]]
         alike = [i for i in fewer if [*map(_call_at, made[i])] == [*map(_call_at, last)]]
-        did = f"{len(last):,}, {_call_at(last[-1])}{' at last' if len(last) > 1 else ''}," if last else "none"
+        did = f"{len(last):,}, {'the last ' * (len(last) > 1)}{_call_at(last[-1])}," if last else "none"
         places = self._describe_places(alike, group).removeprefix(f"{rank_words(alike)} ").removeprefix("it ")
         return (
             f"it called {plural(len(mine), 'collective')} of pickled objects{on}{before}; {rank_words(alike)} "

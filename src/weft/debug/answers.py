@@ -127,8 +127,8 @@ def _render_stopped(answer: Answer) -> list[str]:
         lines.append(f"event {row['call']['event'][1]} of rank {row['rank']}, {row['call']['call']}, is not a call "
                      "that ranks can stop before: they stopped before the next one that is")  # fmt: skip
     if left := answer.get("left"):
-        lines.append(f"{rank_words(left)} moved to {'its' if len(left) == 1 else 'their'} next call: "
-                     "going back keeps the line of one rank only")  # fmt: skip
+        lines.append(f"{rank_words(left)} moved on to {'its' if len(left) == 1 else 'their'} next call: "
+                     "a step back can return only one rank to its line")  # fmt: skip
     for row in answer.get("waiting", []):
         lines.append(f"rank {row['rank']} cannot continue: {_explain_wait(row)}")
     return lines
@@ -278,7 +278,7 @@ def _sent_line(row: Answer) -> str:
     size = "" if row["bytes"] is None else f", {plural(row['bytes'], 'byte')}"
     by = row["received"]
     if by is None:
-        then = "received never, in this record"
+        then = "never received in this record"
     else:
         then = f"{'awaited' if row['posted'] else 'to be received'} by event {by['event'][1]}: {by['call']}"
     sent = f"event {row['sent']['event'][1]}: {row['sent']['call']}"

@@ -119,7 +119,7 @@ class Breakpoints:
             raise UsageError("a breakpoint of a task cannot have a condition: leave out `task` or the condition")
         if re.fullmatch(rf"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?(PMPI_|{self._system.prefix})\w+(#\d+)?", place):
             raise UsageError(
-                f"{place} is a call of the record, where no expression is computed: give FILE:LINE if ..., or filter "
+                f"{place} is a recorded call, at which Weft computes no expression: give FILE:LINE if ..., or filter "
                 f"calls: break {self._system.send} tag:5 peer:1"
             )
         wanted = parse_place(place)

@@ -103,7 +103,7 @@ COMMANDS: dict[str, Command] = {
     "delete": Command("delete [N]", "delete a breakpoint, or all", ("d",)),
     "continue": Command("continue", "run to the next breakpoint on any rank, or to the end", ("c",)),
     "message": Command(
-        "message [RANK | RANK:EVENT]", "what the send or receive of a rank sends: from, to, content", ("m",)
+        "message [RANK | RANK:EVENT]", "the message of a rank's send or receive: from, to, content", ("m",)
     ),
     "reverse-continue": Command(
         "reverse-continue",

@@ -302,7 +302,7 @@ def _join_fixed_form(lines: list[SourceLine]) -> Iterator[Item]:
             if rest[:1] not in ("", " ", "\t", "0"):
                 if directive is None:
                     raise DirectiveError(
-                        Position(line.file, line.number, 1), "a continuation of no directive; put a blank in column 6"
+                        Position(line.file, line.number, 1), "this line continues no directive; put a blank in column 6"
                     )
                 directive.pieces.append((start, _strip_comment(rest[1:])))
                 directive.last = at

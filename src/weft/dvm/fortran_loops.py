@@ -129,7 +129,7 @@ class LoopDirectives:
                 raise DirectiveError(
                     statement.place,
                     f"`{action}` leaves the loop that PARALLEL at line {sentinel.place.line} is for; "
-                    "all its iterations must run: take PARALLEL or the jump out",
+                    "all its iterations must run: remove PARALLEL or the jump",
                 )
 
     def render_loop_calls(

@@ -71,8 +71,8 @@ class _Candidate:
 class _SkipReason(Enum):
     """Why a variant is not to be run."""
 
-    NOW = "one that is running may have it"
-    EVER = "it cannot come about, or was tried"
+    NOW = "a run that is going on may reach it"
+    EVER = "it cannot be reached, or was tried already"
 
 
 @dataclass(slots=True)

@@ -84,7 +84,7 @@ def record_safely(part: SharedPart, record: Callable[[SharedPart], object]) -> N
         try:
             record(part)
         except Exception as error:  # the program goes on, whatever is wrong here
-            part.log.give_up(f"{type(error).__name__}: {error} (an array)")
+            part.log.give_up(f"Weft failed at an array ({type(error).__name__}: {error})")
 
 
 def read_operand(view: TracedArray, call_site: Place) -> tuple[Origin, ...]:
@@ -128,7 +128,7 @@ def find_origins(
         return found if len(found) <= _MOST_ORIGINS and ufunc.signature is None else ()
     except Exception as error:  # the program goes on, whatever is wrong here
         for log in filter(None, map(log_of, watched)):
-            log.give_up(f"{type(error).__name__}: {error} (origins)")
+            log.give_up(f"Weft failed at the origins of a value ({type(error).__name__}: {error})")
         return ()
 
 

@@ -138,7 +138,7 @@ def parse_cells(given: Any, part: DeclaredPart) -> Cells:
     first, end = offset + sum(min(way, 0) for way in ways), offset + sum(max(way, 0) for way in ways)
     elements: int = prod(form)
     if elements > MOST_CELLS or (elements and not 0 <= first <= end <= last):
-        raise ValueError("elements outside of the part")
+        raise ValueError("some elements lie outside of the part")
     return offset, form, steps
 
 

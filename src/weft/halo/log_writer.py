@@ -140,7 +140,7 @@ class Log:
         """Append a record to the log. `call_count`: how many MPI calls came before it; those up to now by default."""
         self._written += HEAD.size + len(payload)
         if self._written > MOST and kind is not Kind.GAVE_UP:
-            self.give_up(f"more than {MOST >> 20} MB of accesses")
+            self.give_up(f"there are more than {MOST >> 20} MB of accesses")
             return
         at = self.recorder.moment() if call_count is None else call_count
         if at == _NO_EVENTS:  # MPI is finalized: nobody gets anything any more

@@ -43,7 +43,7 @@ def stale_ghost(case: GhostCase, store: Use | None, moment: int, *, was_renewed:
     never = "" if was_renewed else ", and no message ever brings it to this rank"
     kind = "stale-halo-read" if was_renewed else "remote-access"
     sites = [Site(wrong.owner, "store", *_file(store.at))] if store else []
-    words = f"it is out of date, as rank {wrong.owner} stored a newer value{line}{never}"
+    words = f"it is out of date, because rank {wrong.owner} stored a newer value{line}{never}"
     return _make_finding(kind, case, words, sites, changed=[wrong.owner, moment], is_certain=wrong.told)
 
 
@@ -74,8 +74,8 @@ def ghosts_without_use(part: DeclaredPart) -> str:
     """Ghosts are loaded, and what is made of them was not seen."""
     name = f" of {part.name}" if part.name else ""
     return (
-        f"what is computed from those{name} is stored in no declared array: declare that array, too, with halo 0 if "
-        f"it has no ghost cells"
+        f"what is computed from ghost cells{name} is stored in no declared array: declare the array in which it is "
+        f"stored, with halo 0 if it has no ghost cells"
     )
 
 
@@ -101,14 +101,14 @@ def layers_missing(part: DeclaredPart, side: Side) -> str:
 
 def receive_not_followed(part: DeclaredPart, event: int) -> str:
     """Return the note that it is not known what a receive fills."""
-    return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not known to Weft: {_REMEDY}"
+    return f"Weft does not know what call {event:,} of rank {part.rank} receives into {_array(part)}: {_REMEDY}"
 
 
 def receive_inside(part: DeclaredPart, box: Box, event_index: int) -> str:
     """Return the note that a receive fills a box that is not a layer at an end of the array."""
     first, last = part.to_program_index([one for one, _ in box]), part.to_program_index([one for _, one in box])
     into = f"call {event_index:,} of rank {part.rank} receives into {_array(part)} from {first} to {last}"
-    return f"{into}, which is not a layer at one end: {_REMEDY}"
+    return f"{into}, which is not a layer at an end of the array: {_REMEDY}"
 
 
 def width_not_shown(part: DeclaredPart, side: Side, other_widths: Sequence[int]) -> str:
@@ -122,7 +122,8 @@ def width_not_shown(part: DeclaredPart, side: Side, other_widths: Sequence[int])
 
 def receives_fill_everything(part: DeclaredPart) -> str:
     """Ghosts everywhere."""
-    return f"receives fill all of {_array(part)} on rank {part.rank}: {_REMEDY}"
+    why = "so Weft cannot tell which cells are ghosts"
+    return f"receives fill all of {_array(part)} on rank {part.rank}, {why}: {_REMEDY}"
 
 
 def grid_differs(part: DeclaredPart) -> str:
@@ -143,7 +144,7 @@ def ghosts_unfilled(part: DeclaredPart) -> str:
 
 def nothing_received(part: DeclaredPart) -> str:
     """Return the note that no receive fills anything of an array."""
-    copied = "what is copied there out of another buffer is not seen"
+    copied = "Weft does not see what is copied into it from another buffer"
     return f"no receive puts data into {_array(part)} ({copied}): {_REMEDY}"
 
 

@@ -151,7 +151,7 @@ class RankHistory:
         if kind is Kind.RUN:
             use, reads = self.uses[record.number()], record.reads()
             if len(reads) != len(use.reads):
-                raise ValueError("a use has other reads each time")
+                raise ValueError("a use does not have the same reads each time")
             reads = [(min(at, self._calls), ghosts, runs) for at, ghosts, runs in reads]
             self.done.append(Done(record.number(), moment, tuple(reads)))
         elif kind in (Kind.OWNED, Kind.UNSEEN, Kind.GHOSTS):
@@ -159,7 +159,7 @@ class RankHistory:
             number = record.number()
             shell = self.waiting[number].shell if number in self.waiting else None
             if len(values) != log_reader.count_values(kind, self.parts[number], shell):
-                raise ValueError("a part has other cells each time")
+                raise ValueError("a part does not have the same cells each time")
             looks[record.number()].append(Look(moment, len(self.done), kind is Kind.UNSEEN, values))
         elif kind is Kind.USE:
             fields = record.json()
@@ -325,10 +325,10 @@ def _find_logs(trace: Trace) -> Iterator[tuple[Rank, Path]]:
 
 def note_unseen_uses(rank: Rank, reason: str) -> None:
     """Note in a rank's record that not all uses of ghost cells were seen, and why."""
-    note = f"uses of ghost cells: {reason}"
+    note = f"some uses of ghost cells, because {reason}"
     if note not in rank.definitions.notes:
         rank.definitions.notes.append(note)
-        rank.trace.add_problem(f"rank {rank.index}: {note}")
+        rank.trace.add_problem(f"rank {rank.index}: Weft did not see {note}")
 
 
 @dataclass(frozen=True)

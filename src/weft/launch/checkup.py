@@ -181,8 +181,8 @@ def check_name_conflicts() -> list[SystemCheck]:
     command = shutil.which("weft")
     if command is not None and Path(command).parent != Path(sys.executable).parent:
         checks.append(SystemCheck(
-            "command weft", "warning", f"the PATH leads to {command}, another installation than "
-            f"this one ({sys.executable})",
+            "command weft", "warning", f"the PATH finds {command}, which belongs to another "
+            f"installation than this one ({sys.executable})",
             f"run `{sys.executable} -m weft`, or put {Path(sys.executable).parent} first on the PATH",
         ))  # fmt: skip
     return checks
@@ -328,10 +328,11 @@ def check_clock() -> SystemCheck:
         source = "unknown"
     if platform.machine() in ("x86_64", "AMD64") and source != "tsc":
         return SystemCheck(
-            "clock", "warning", f"clock source {source}: clock_gettime is used, events cost some 100 ns more",
+            "clock", "warning",
+            f"clock source {source}: Weft reads the time by clock_gettime, which adds some 100 ns to each event",
             "nothing to do, unless the machine can use the clock source tsc",
         )  # fmt: skip
-    return SystemCheck("clock", "ok", f"clock source {source}: read from user space, a few ns")
+    return SystemCheck("clock", "ok", f"clock source {source}: reading the time takes a few ns")
 
 
 def check_fortran(installations: list[Installation]) -> list[SystemCheck]:

@@ -272,7 +272,7 @@ def check_host(launcher: TrialLauncher, host: str, trial: TrialJob) -> SystemChe
         return SystemCheck(
             name, "warning",
             f"starts processes, but reaches this host at none of {', '.join(find_own_addresses())}: `weft run --local` "
-            "sees nothing of it while it runs, proves no deadlock, and does not gather it",
+            "can neither watch its ranks, nor prove a deadlock, nor gather its records",
             f"let TCP connections in from {host}, or give names or addresses that it reaches: {GIVEN}=name,...",
         )  # fmt: skip
     return SystemCheck(name, "ok", f"starts processes and reaches this host at {way}")
@@ -300,7 +300,11 @@ def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck
         return SystemCheck(name, "ok", f"{len(hosts)} hosts in {time.monotonic() - begun:.1f} s, with {mpi}")
     if first.has_separate_worlds:
         speaks = {Family.HYDRA: "pmi2", Family.OPENMPI: "pmix"}.get(launcher.library.family, "another plugin")
-        helps = f"`-- srun --mpi={speaks}`" if launcher.family is Family.SRUN else "use the launcher of that MPI"
+        helps = (
+            f"`-- srun --mpi={speaks}`"
+            if launcher.family is Family.SRUN
+            else "start the program by the launcher that belongs to that MPI"
+        )
         return SystemCheck(name, "failed", f"each process was an MPI world of its own, with {mpi}", helps)
     settings = SETTINGS.get(launcher.library.family, ())
     others = [TrialJob(launcher, hosts, messages=True, more=one) for one in settings]
@@ -325,7 +329,7 @@ def describe_unreached_hosts(hosts: Sequence[str], unreached: Sequence[str]) -> 
         return f"between {hosts[0]} and {hosts[1]}"
     if unreached:
         return f"between {hosts[0]} and {' and '.join(unreached)}"
-    return f"between all of {', '.join(hosts)}, though {hosts[0]} reaches each of them alone"
+    return f"when all of {', '.join(hosts)} take part, although {hosts[0]} reaches each of them alone"
 
 
 def format_shell_variables(setting: Mapping[str, str]) -> str:

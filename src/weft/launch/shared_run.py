@@ -361,7 +361,7 @@ def wait_for_run(step: JobStep, path: Path) -> RunDirectory:
         if not _are_own_files(path, "ranks"):
             raise occupied_error(path)
         if time.monotonic() > limit:
-            raise WeftError(f"no task of this job step made the run {path} within {PATIENCE:.0f} s")
+            raise WeftError(f"no task of this job step created the run {path} within {PATIENCE:.0f} s")
         time.sleep(POLL)
     if facts.get("step") != {"system": step.system, "name": step.name} or facts.get("finished") is not None:
         raise occupied_error(path)
@@ -439,5 +439,7 @@ def open_locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[IO[
         try:
             fcntl.lockf(file, fcntl.LOCK_EX)
         except OSError as error:
-            raise WeftError(f"{path} cannot be locked ({error.strerror}): the tasks of a step need locks") from error
+            raise WeftError(
+                f"{path} cannot be locked ({error.strerror}): choose a file system with locks (--out)"
+            ) from error
         yield file

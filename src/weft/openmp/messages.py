@@ -28,7 +28,7 @@ LEFT: Final = {
     "locks": "in which order locks are taken and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
-ONE_MEMORY: Final = "out-of-date copies in target regions, as the program requires unified shared memory ({at})"
+ONE_MEMORY: Final = "out-of-date copies in target regions, because the program requires unified shared memory ({at})"
 KEPT: Final = "races between two iterations that one thread runs, where the compiler overrides the schedule ({at})"
 
 
@@ -156,8 +156,7 @@ def describe_race(record: RawOpenMPFinding, strand_names: tuple[str, str], fortr
         two = two.removesuffix(loop)
     return (
         f"data race on {record.named.render(fortran)}: {one} {record.access.does}s it{places[0]}, {two} {other.does}s "
-        "it"
-        f"{places[1]}, and nothing orders the two"
+        f"it{places[1]}, and nothing orders the two"
     )
 
 
@@ -275,12 +274,12 @@ def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
 
 _OLD: Final = {
     ("none", True): (
-        "which has no value on the device, as the map{at} copies none there",
+        "which has no value on the device, because the map{at} does not copy it there",
         "map it with `to` or `tofrom`",
     ),
     ("none", False): (
-        "which a copy from the device has overwritten with no value: no region wrote it, and the map{at} copied none "
-        "there",
+        "which the copy back from the device has overwritten with an undefined value: the map{at} did not copy it "
+        "there, and no region wrote it",
         "map it with `to` or `tofrom`",
     ),
     ("host", True): ("an old copy: the host has written it{at} since", "add a `target update to` before the region"),
@@ -304,8 +303,8 @@ def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
     """Return the message that a target region accesses data that is not, or only in part, on the device."""
     if record.why == "part":
         return (
-            f"A map clause{describe_place(record.access.place)} names more of an array of which another map has a "
-            f"part on the device already, and a mapped section cannot grow: map all of it first"
+            f"A map clause{describe_place(record.access.place)} names more of an array than the part that another "
+            f"map has put on the device, and a mapped section cannot grow: map all of it first"
         )
     return (
         f"The target region at line {record.region.line} {record.access.does}s "

@@ -38,7 +38,7 @@ def parse_window(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
         start = run.first if wanted[0] is None else wanted[0] * 1e9
         end = run.last if wanted[1] is None else wanted[1] * 1e9
     if not start < end:
-        raise UsageError(f"a window of time begins before it ends; {wanted!r} does not")
+        raise UsageError(f"{wanted!r} ends before it begins; write the earlier time first, as in 1.2s-3s")
     return int(start), int(end)
 
 

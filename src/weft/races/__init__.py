@@ -135,8 +135,8 @@ def _make_benign_note(
         certainty="certain",
         message=(
             f"order only: {who} serves {rank_words(client_ranks)}{at} in the order in which their messages arrive, "
-            f"and {how}; another run may serve them in another order (possible at {plural(race_count, 'receive')} of "
-            "this run). Nothing needs fixing unless the result depends on that order"
+            f"and {how}. In another run they may arrive in another order ({plural(race_count, 'receive')} of this run "
+            "could have taken another message). Nothing needs fixing unless the result depends on that order"
         ),
         ranks=(rank, *sorted(client_ranks)),
         sites=tuple(describe.finding_site(trace.event(*event)) for event in events),

@@ -290,7 +290,8 @@ static struct weft_touch *make_access_row(struct accessor *accessor) {
     if (accessor->rows >= MOST_ROWS || !weft_stream_fits(&accessor->stream, sizeof(struct weft_touch))) {
         accessor->stopped = true;
         record_synchronisation(accessor, WEFT_HOOK_UNKNOWN, 0);
-        weft_record_access_note("of the program's accesses of memory that MPI had only the first were kept");
+        weft_record_access_note(
+            "the program's accesses to buffers and windows of MPI after the first ones, because there were too many");
         return NULL;
     }
     struct weft_touch *row = (struct weft_touch *)accessor->stream.next;
@@ -613,7 +614,7 @@ static void begin_watching_accesses(bool threads) {
 void weft_begin_access_watch(bool threads) {
     weft_record_foreign_client_notes();
     if (clients && weft_the_record->keep)
-        weft_record_access_note("the program's own loads and stores, which a run without --keep records");
+        weft_record_access_note("the program's own loads and stores, because of --keep: leave it out to record them");
     else if (clients) begin_watching_accesses(threads);
 }
 

@@ -175,8 +175,8 @@ void weft_write_open_stores(void) {
     }
     weft_halo_open = 0;
     last_array = NULL;
-    if (++epoch == EPOCHS) give_up_watch("too many stores");
-    else if (weft_is_ghost_log_full()) give_up_watch("more than 512 MB of accesses");
+    if (++epoch == EPOCHS) give_up_watch("there are too many stores");
+    else if (weft_is_ghost_log_full()) give_up_watch("there are more than 512 MB of accesses");
 }
 
 /* Make room for one more element of `size` bytes in an array of `n`; return false without memory. */
@@ -258,7 +258,7 @@ static void record_store(struct ghost_array *array, uint32_t place, uintptr_t co
     struct group *group = is_watching ? find_or_open_group(array, code_address, copies, moment) : NULL;
     if (!group) return;
     if (!make_room_for_element((void **)&group->places, group->places_n, &group->places_space, sizeof *group->places)) {
-        give_up_watch("there is no memory");
+        give_up_watch("there was no memory left");
         return;
     }
     group->places[group->places_n++] = place;
@@ -504,7 +504,7 @@ static void declare_array(const struct ghost_array *given, const int64_t *shape,
         return;
     WEFT_WORK(WEFT_HALO);
     if (!weft_accessing) {
-        weft_record_access_note("uses of ghost cells: the program was not built with `weft cc`");
+        weft_record_access_note("uses of ghost cells, because the program was not built with `weft cc`");
         return;
     }
     if (!watch_thread) {
@@ -521,7 +521,7 @@ static void declare_array(const struct ghost_array *given, const int64_t *shape,
            (halo ? weft_watch_ghost_array(given, shape, halo, declaration)
                  : weft_watch_array_of_unknown_widths(given, shape, declaration));
     if (!fits)
-        weft_record_access_note("uses of ghost cells: an array was declared that cannot be one, or is one too many");
+        weft_record_access_note("uses of ghost cells of an array, because its declaration is invalid or one too many");
 }
 
 /* An array whose outermost cells, `halo` of them at both ends of each dimension, are copies of what other ranks own. */

@@ -77,7 +77,7 @@ bool weft_open_ghost_log(void) {
     snprintf(path, sizeof path, "%s/halo/%s-%d.halo", weft_run_path, host, (int)getpid());
     file = fopen(path, "wbxe"); /* in a program of Python its own arrays may have it */
     if (!file) {
-        weft_record_access_note("uses of ghost cells: their file could not be made");
+        weft_record_access_note("uses of ghost cells, because Weft could not create the file for them");
         return false;
     }
     setvbuf(file, NULL, _IOFBF, PIECE);

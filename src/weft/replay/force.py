@@ -115,7 +115,9 @@ class Forcing:
                 f"--force {self.forced}: request #{index} belongs to no message, so its order cannot be forced"
             )
         if not ready:
-            raise UsageError(f"--force {self.forced}: request #{index} is not active, or only complete after this call")
+            raise UsageError(
+                f"--force {self.forced}: request #{index} is not active at this call, or completes only later"
+            )
         self.call = call
         return dict([self.order.point(rank, event, end=True)]), []
 

@@ -155,7 +155,7 @@ def plan_thread_from_outcomes(log: Iterable[tuple[int, int]], made: int) -> Thre
     for kind, value in log:
         if kind == LogKind.LATE:
             if value > MOST_PENDING:
-                raise OverflowError(f"{value} receives were under way at once")
+                raise OverflowError(f"{value} receives were pending at once")
             late = value
         elif kind in (LogKind.SOURCE, LogKind.CANCELLED):
             while len(pending) <= late:

@@ -148,7 +148,7 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
             lines.append("  recorded: nothing more, its record ends here")
         elif why is Divergence.THREAD:
             lines.append(
-                f"  recorded: {fields['expected']} threads that call {trace.system.name}; another thread called"
+                f"  recorded: {fields['expected']} threads called {trace.system.name}; now a further thread does"
             )
         else:
             lines.append(f"  recorded: an outcome of another kind, the {at + 1}th of this rank")

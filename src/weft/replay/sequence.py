@@ -82,7 +82,7 @@ class _StepPlanner:
             if lacking:
                 if looked.setdefault((rank, self.done[rank]), len(waiting)) < len(waiting):
                     raise UsageError(
-                        "--sequential: the record is damaged, as it has calls that wait for each other in a circle: "
+                        "--sequential: the record is damaged, because its calls wait for each other in a circle: "
                         "leave --sequential out"
                     )
                 waiting += lacking

@@ -115,7 +115,7 @@ class SuffixScope:
         seconds = max(spans, default=0) / 1e9
         return (
             f"only the end of the run is recorded{asked}: {plural(self.trace.event_count, 'call')} of the last "
-            f"{seconds:.3g} s; {plural(self.suffix.dropped_count, 'earlier call')} were dropped and are not checked"
+            f"{seconds:.3g} s; Weft dropped {plural(self.suffix.dropped_count, 'earlier call')} and does not check them"
         )
 
     def describe_analyses(self) -> list[str]:

@@ -294,7 +294,9 @@ class _SegmentedReport:
             del match, ahead
             _release_segment(segment)
         if len({*self.team.all_gather(len(walk.at))}) > 1:
-            raise MemoryError("the processes have not cut the run at the same calls: one of them had too little memory")
+            raise MemoryError(
+                "the processes have cut the run at different calls, because one of them had too little memory"
+            )
         at = np.stack([*self.cuts.at[:start], *walk.at, self.cuts.at[-1]])
         carried = {start + place: calls for place, calls in walk.carried.items()}
         looks = {start + place: look for place, look in walk.looks.items()}

@@ -47,7 +47,7 @@ def parse_python_command(command: Sequence[str]) -> PythonCommand | None:
         return None
     interpreter = shutil.which(words[0])
     if interpreter is None:
-        raise UsageError(f"{first} asks for {words[0]}, which is not there")
+        raise UsageError(f"the first line of {first} names the interpreter {words[0]}, which does not exist")
     return _parse_python_options(interpreter, [*words[1:], str(first), *command[1:]])
 
 

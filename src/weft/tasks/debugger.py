@@ -80,8 +80,7 @@ class TaskDebugger:
         if movement != "continue" and self.kind != "task":
             raise UsageError(
                 f"{self.focused_task().label} cannot be stepped, as it is not a task: set a breakpoint in it (`break`) "
-                "and "
-                "`continue`, or choose a task (`task ID`)"
+                "and `continue`, or choose a task (`task ID`)"
             )
         with deferring_interrupts():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
             return self._advance_repeatedly(movement, int(repetitions or 1))
@@ -184,7 +183,7 @@ class TaskDebugger:
         found = [row for row in rows if reference == str(row.id)] or [row for row in rows if reference == row.name]
         found = found or [row for row in rows if reference == row.pedigree]
         if not found and PEDIGREE.fullmatch(reference):
-            raise UsageError(f"no living task has the pedigree {reference}: `tasks` with --format json tells them")
+            raise UsageError(f"no living task has the pedigree {reference}: `tasks` with --format json shows them")
         if not found and not reference.isdigit():
             try:
                 held = self.backend.find_task_of_value(self.focus, reference)

@@ -85,7 +85,7 @@ def _render_lost_wakeup(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
         waited = f", which waits at {_render_site(first['at'])} for {first['what']}," if first["what"] else ""
         what = f"although {label}{waited} can go on"
     calls = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in first["calls"]]
-    who = f": another thread called {listed(calls, 'or')}, " if calls else ": another thread made it ready "
+    who = f": another thread called {listed(calls, 'or')}, " if calls else ": another thread made it ready, "
     function = first["calls"][0][2] if calls else "FUNCTION"
     return f"{asleep} {what}{who}which does not wake it; loop.call_soon_threadsafe({function}) does"
 
@@ -286,5 +286,5 @@ def _render_releaser(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
     others = f"who else has it: {_render_waiting_tasks(has)}" if has else "no other task has it"
     if awaited_object["calls"]:
         places = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in awaited_object["calls"]]
-        return f"no task comes to {listed(places, 'or')}; {others}"
+        return f"no task reaches {listed(places, 'or')}; {others}"
     return others + (", and the program has no call that releases it" if awaited_object["calls"] is not None else "")

@@ -283,9 +283,7 @@ class TaskScopes:
         found: dict[int, None] = {}
         while scope and scope not in found:
             if len(found) == DEEPEST:
-                raise DebuggerError(
-                    f"more than {DEEPEST:,} taskgroups lie in each other, or the program's table is damaged"
-                )
+                raise DebuggerError(f"more than {DEEPEST:,} taskgroups are nested, or the program's table is damaged")
             found[scope] = None
             scope = int(np.frombuffer(read(scope, 8), "<u8")[0])
         return list(found)

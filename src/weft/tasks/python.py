@@ -79,16 +79,20 @@ class AgentConversation:
                 return {"stop": {"why": "ended", "code": None, "task": None, "at": None}}
             self._text += more
             if len(self._text) > MOST:
-                raise DebuggerError("the program says more than Weft's agent does")
+                raise DebuggerError(
+                    "the connection to Weft's agent in the program brings too much data, which the agent did not send"
+                )
         line = self._text[:end]
         del self._text[: end + 1]
         self._looked = 0
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DebuggerError("the program says what Weft's agent does not") from error
+            raise DebuggerError(
+                "the connection to Weft's agent in the program brings data that the agent did not send"
+            ) from error
         if not isinstance(found, dict):
-            raise DebuggerError("the program says what Weft's agent does not")
+            raise DebuggerError("the connection to Weft's agent in the program brings data that the agent did not send")
         return found
 
     def _receive_bytes(self, seconds: float | None) -> bytes:

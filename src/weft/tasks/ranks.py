@@ -551,7 +551,7 @@ class TaskPrompt(Prompt):
         hand: Any = self.debugger.hand(rank)
         if not hasattr(hand, "commands"):
             raise UsageError(f"rank {rank} has no tasks to follow: neither asyncio, nor OpenMP with a runtime that "
-                             "tells of them (apt install libomp5, or pip install pyomp)")  # fmt: skip
+                             "supports OMPT (apt install libomp5, or pip install pyomp)")  # fmt: skip
         if hand.commands is None:
             hand.commands = TaskDebugger(RankBackend(self.debugger, rank, hand))
         found: TaskDebugger = hand.commands

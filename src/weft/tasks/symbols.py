@@ -70,11 +70,11 @@ class LoadedModule:
         self._memory = memory
         head = memory.read(base, 64)
         if head[:6] != b"\x7fELF\x02\x01":
-            raise ValueError("not a module of 64 bits")
+            raise ValueError("it is not a 64-bit module")
         (table,) = struct.unpack_from("<Q", head, 32)
         size, count = struct.unpack_from("<HH", head, 54)
         if size != HEADER or count > MOST_HEADERS or table > PAGE:
-            raise ValueError("its segments are not to be found")
+            raise ValueError("its segments were not found")
         rows = list(struct.iter_unpack("<IIQQQQQQ", memory.read(base + table, HEADER * count)))
         first = next((row[3] for row in rows if row[0] == PT_LOAD), 0)
         self._moved = base - first // PAGE * PAGE

@@ -377,7 +377,7 @@ class Definitions:
                 return
             records += 1
             if records > MAX_RECORDS:
-                self._note_problem(f"only the first {MAX_RECORDS} definitions were read")
+                self._note_problem(f"it has more than {MAX_RECORDS:,} definitions; Weft ignores the rest")
                 return
             body = Cursor(self._data, cursor.position, cursor.position + n)
             cursor.position += n
@@ -458,7 +458,7 @@ class Definitions:
     def _add_ending(self, c: Cursor) -> None:
         """Read how the process ended. If there are too many such records, a problem is noted instead."""
         if len(self.endings) >= MAX_ENDINGS:
-            self._note_problem(f"only the first {MAX_ENDINGS} endings were read")
+            self._note_problem(f"it has more than {MAX_ENDINGS:,} endings; Weft ignores the rest")
             return
         self.endings.append(_read_ending(c))
 

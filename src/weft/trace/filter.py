@@ -133,7 +133,7 @@ class Filter:
         self._findings = None if findings is None else list(findings)
         if self._findings is None and any(term.key == "finding" for term in self.terms):
             raise UsageError(
-                "finding: needs the run's findings: in Python trace.select(query, findings=analyse(trace))"
+                "the filter `finding:` needs the findings of the run: call trace.select(query, findings=analyse(trace))"
             )
 
     @property

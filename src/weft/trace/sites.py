@@ -208,8 +208,7 @@ def _read_sites_json(root: Path, problems: list[str]) -> dict[Place, list[Found]
                 found[path, build_id, int(offset)] = [_check_frame(*frame) for frame in frames[:MAX_FRAMES]]
         except (AttributeError, KeyError, TypeError, ValueError):
             problems.append(
-                "sites.json is damaged in part; delete it, and `weft run` or weft.trace.site_lines.resolve_sites "
-                "makes it"
+                "sites.json is damaged in part; delete it, and weft.trace.site_lines.resolve_sites writes it again"
             )
     return found
 

@@ -403,9 +403,9 @@ class _SharedFile:
         does, also = ("writes" if access.writes else "reads" for access in (one, two))
         if sort == "race":
             message = (
-                f"rank {one.rank} {does} {where} in {call_at(first)} and rank {two.rank} {also} them "
-                f"in {call_at(second)}: "
-                "nothing orders the two calls, and the file is not in atomic mode"
+                f"rank {one.rank} {does} {where} in {call_at(first)} and rank {two.rank} {also} them in "
+                f"{call_at(second)}: nothing orders the two calls, and the file is not in atomic mode: separate them "
+                "by MPI_File_sync, a barrier and MPI_File_sync"
             )
         else:
             also = "reads" if not two.writes else "writes over"

@@ -212,7 +212,7 @@ def _check_racing_probes(rank: Rank) -> Iterator[Finding]:
                     "message-race",
                     f"two threads of rank {rank.index} probe for a message, in {call_at(other.probe)} and in "
                     f"{call_at(look.probe)}, before the first receives it in {call_at(other.receive)}: both may see "
-                    "the same message, and a receive may get another one than its thread probed; use MPI_Mprobe and "
+                    "the same message, and each may receive the message that the other has probed; use MPI_Mprobe and "
                     "MPI_Mrecv",
                     events,
                     cause=cause_key(other.probe, look.probe),

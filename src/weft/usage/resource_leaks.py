@@ -167,9 +167,8 @@ def _note_unknown_cleaner(maker: Event, leaks: list[Finding]) -> Finding:
     return make_finding(
         "resource-leak",
         f"rank {rank} leaves {plural(count, 'object')} unfreed, the first made at {leaks[0].sites[0]}, unless the "
-        f"delete function of the attribute key made{site_suffix(maker)} frees them: MPI_Finalize calls it, and no "
-        "call is "
-        "recorded in there",
+        f"delete function of the attribute key made{site_suffix(maker)} frees them: MPI_Finalize calls that "
+        "function, and Weft records no calls in it",
         [maker], severity="note", certainty="undecided", cause="left out",
     )  # fmt: skip
 

@@ -223,7 +223,7 @@ class _Reader:
     def _read_every(self, value: object, where: str) -> int:
         """Return the value of the setting `every`, a number from 1 on. Raises an error for any other value."""
         if type(value) is not int or not 1 <= value <= _LAST:
-            raise self._make_error(f"{where}: every = {value!r} is not a number from 1 on")
+            raise self._make_error(f"{where}: every = {value!r} is not a number of 1 or more")
         return value
 
     def _read_iterations(self, text: object, where: str) -> tuple[int, int, int]:
@@ -271,7 +271,7 @@ class _Reader:
                 raise self._make_error(f"{where}: nan = {value!r} is not equal or different")
             number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
             if key in ("absolute", "relative", "ulps") and not number:
-                raise self._make_error(f"{where}: {key} = {value!r} is not a number from 0 on")
+                raise self._make_error(f"{where}: {key} = {value!r} is not a number of 0 or more")
             if key == "exact" and not isinstance(value, bool):
                 raise self._make_error(f"{where}: exact = {value!r} is not true or false")
         return dict(entry)

@@ -40,7 +40,7 @@ _FIXED: Final = VALUE_PROBE.itemsize
 _STOPS: Final = {
     ValuesReason.DISK: "the disk was full, or a limit on the size of files was reached",
     ValuesReason.LIMIT: "they had reached the limit of {limit:,} bytes (raise `limit` in --probes, or record less)",
-    ValuesReason.MEMORY: "there was no memory left",
+    ValuesReason.MEMORY: "the program had no memory left to record them",
 }  # fmt: skip
 
 

@@ -187,7 +187,7 @@ class ArrayRange:
         low = int(evaluate(first)) if first else low
         end = int(evaluate(last)) + self.fortran if last else high + 1
         if end <= low:
-            raise UnfitExpression(f"the range {text} holds nothing")
+            raise UnfitExpression(f"the range {text} is empty")
         return low, end - low
 
     def declared_bounds(self, dimension: int, dimension_count: int) -> tuple[int, int]:
@@ -203,7 +203,7 @@ class ArrayRange:
             held = find_elements(self.first_element())
             known = (0, held[1] - 1) if held is not None else None
         if known is None:
-            raise UnfitExpression(f"{self.base} does not tell how many elements it has: write [0:n]")
+            raise UnfitExpression(f"{self.base} has an unknown number of elements: write [0:n]")
         return int(known[0]), int(known[1])
 
     def first_element(self, moved: int | None = None) -> Any:

@@ -105,9 +105,7 @@ def check_watches(watches: Sequence[LineWatch], programs: Iterable[Sequence[str]
                 f"--watch {watch.file}:{watch.line}: to watch a line of a native program, Weft needs gdb: {REMEDY}"
             )
         if not watch.is_python and not native:
-            raise UsageError(
-                f"--watch {watch.file}:{watch.line}: the program is one of Python; name a line of a .py file"
-            )
+            raise UsageError(f"--watch {watch.file}:{watch.line}: this is a Python program; name a line of a .py file")
 
 
 def write_watches(run: Path, watches: Sequence[LineWatch]) -> dict[str, str]:

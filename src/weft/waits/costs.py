@@ -215,7 +215,9 @@ class _FindingMaker:
             + text.format(
                 late=rank_words(late),
                 there=site_suffix(two),
-                last=f"{rank_words(last)}, last to come" if last else "each other: each of them comes last in turn",
+                last=f"{rank_words(last)}, last to come"
+                if last
+                else "each other: a different one comes last each time",
                 work=work,
             )
         )

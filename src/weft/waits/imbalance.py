@@ -54,9 +54,8 @@ def find_imbalance(trace: Trace, times: Times, least_ns: float) -> list[Finding]
     return [
         make_finding(
             "imbalance",
-            f"rank {busiest} computes for {seconds(most)}{place}; the mean of all ranks is {seconds(mean)}. The other "
-            "ranks lose"
-            f" {seconds(lost)} together by waiting for it",
+            f"rank {busiest} computes for {seconds(most)}{place}; the mean of all ranks is {seconds(mean)}. Together "
+            f"the other ranks lose {seconds(lost)} waiting for it",
             events,
             evidence=Imbalance(ns=lost, work_ns=work[:1024].tolist()),
         )

@@ -24,13 +24,13 @@ def describe_shared_cores(trace: Trace) -> str:
         f"{plural(count, 'rank')} shared {plural(cores, 'core')}" + (f" of {host}" if len(ranks) > 1 else "")
         for host, count, cores in found
     ]
-    return listed(words[:3] + ([f"so on {len(words) - 3} more hosts"] if len(words) > 3 else []))
+    return listed(words[:3] + ([f"the same on {len(words) - 3} more hosts"] if len(words) > 3 else []))
 
 
 def remark(trace: Trace) -> str:
     """Return the note to show beside waiting times if ranks shared cores; "" otherwise."""
     words = describe_shared_cores(trace)
-    return f"{words}: part of every wait is the scheduler's" if words else ""
+    return f"{words}: part of every wait is time in which a rank had no core" if words else ""
 
 
 def count_usable_cores(ranks: list[Rank]) -> int:

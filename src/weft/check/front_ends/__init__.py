@@ -35,7 +35,7 @@ def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
         for source, one in ((source, one) for source in sources for one in known if one not in fitting):
             if source.suffix.lower() in one.suffixes and one.claims([source]) and not one.script:
                 raise UsageError(
-                    f"{source} has directives of {one.name}, and other sources are in another language: name the "
+                    f"{source} has directives of {one.name}, but other sources are in another language: name only the "
                     "sources of one language, compile the others yourself, and link their objects: --link other.o"
                 )
         without_directives = next((one for one in fitting if one.launched and launched), fitting[0])

@@ -17,7 +17,7 @@ CLONE = re.compile(r"_cilk_(\w+)_slow$")
 INLET = re.compile(r"_inlet(_fast|_slow)?$")
 NAME = re.compile(r"(?<![\w.$>])[A-Za-z_]\w*(?!\w|\s*\()")
 """A name that is neither a field of something nor called."""
-GONE = "not used any more when another worker took the task up: as it was kept before, unless assigned since"
+GONE = "no longer used when another worker took over the task: this is the value that it had when it was last saved"
 
 Value = Callable[[str], str]
 

@@ -235,7 +235,9 @@ class OpenCilkBackend(NativeBackend):
         pedigree, as tasks of OpenCilk have none here.
         """
         if point.pedigree:
-            raise UsageError("tasks of OpenCilk have no pedigrees here: `break WHERE task ID`")
+            raise UsageError(
+                "Weft knows no pedigrees of OpenCilk's tasks: name the task by its id, `break WHERE task ID`"
+            )
         return super().is_meant_for_thread(point, thread)
 
     def stop_following(self) -> None:
@@ -278,6 +280,7 @@ class OpenCilkBackend(NativeBackend):
         place = self.read_table().places.get(task or 0)
         if place is not None and level < len(place.own) and place.own[level].level < 0:
             raise DebuggerError(
-                "gdb cannot reach that frame: its stack is below the stack of the function that it called"
+                "gdb cannot read the variables of this frame, because the frame that it called lies on another stack: "
+                "choose an inner frame"
             )
         return super()._gdb_frame(task, level)

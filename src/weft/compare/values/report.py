@@ -82,7 +82,7 @@ def _describe_missing_common_probe(comparison: ValueComparison) -> str:
             f"(the reference has {names[0]}, the run {names[1]})"
         )
     empty = "neither run" if not any(names) else "the run" if names[0] else "the reference"
-    return f"nothing to compare: {empty} kept {'no' if any(names) else 'a'} value of a probe"
+    return f"nothing to compare: {empty} recorded {'no' if any(names) else 'a'} value at a probe"
 
 
 def _probe_names(trace: ValueTrace) -> str:
@@ -185,7 +185,9 @@ def _render_growth(comparison: ValueComparison) -> Iterator[str]:
     found = find_jump(comparison)
     if found is not None:
         one, times = found
-        faster = f"{times:.0e} times as far apart as the time before" if np.isfinite(times) else "no rounding any more"
+        faster = (
+            f"{times:.0e} times as far apart as at the previous time" if np.isfinite(times) else "more than rounding"
+        )
         where = f"{probe_text(one.after)} on rank {one.after.process.rank}{describe_iterations(one.after)}"
         yield f"it is not rounding that keeps growing: {where} is {faster}"
         yield f"    {describe_difference(one)}"
@@ -199,10 +201,10 @@ def describe_difference(difference: ValueDifference) -> str:
             "decomposition"
         )
     if difference.sort == "missing":
-        return f"{_render_box(difference.before, difference.box)} of the reference are on no rank of the run"
+        return f"no rank of the run has {_render_box(difference.before, difference.box)} of the reference"
     if difference.sort == "surplus":
         box = _render_box(difference.after, difference.box)
-        return f"{box} of the run are on no rank of the reference: another input or decomposition"
+        return f"no rank of the reference has {box} of the run: another input or decomposition"
     if difference.sort == "hash":
         what = (
             "its statistics differ"
@@ -303,7 +305,9 @@ def describe_rounding(subject: str, ulps: float) -> str:
     """
     units = f"at most {ulps:,.0f} unit{'s' * (ulps != 1)} in the last place"
     # Where numbers cancel, or a sum's terms are named, the bound is of what was added, and not of the result.
-    how = units if ulps < FAR else "small compared with the numbers that were added, or are beside them"
+    how = (
+        units if ulps < FAR else "which differ by little compared with the numbers that were added or stand beside them"
+    )
     return (
         f"only rounding: {subject}, {how}: as another order of summation causes; it is not counted as a difference "
         "(--exact counts it)"
@@ -318,7 +322,7 @@ def _render_not_compared(comparison: ValueComparison) -> Iterator[str]:
             "(weft.part tells Weft where the values belong)"
         )
     for name in sorted(comparison.unjudged):
-        yield f"not compared: probe {name} was recorded in different forms in the two runs"
+        yield f"not compared: probe {name} has other levels, types or blocks in one run than in the other"
     if not are_configured_alike(comparison.before, comparison.after):
         yield "the runs were configured to record different values: only what both have is compared"
 

@@ -88,7 +88,7 @@ class SealedChannel:
         """Return kind and body of a frame. ProtocolError if its seal is wrong."""
         theirs = Side.RUN if self._side is Side.HOST else Side.HOST
         if not hmac.compare_digest(frame[:SEAL], self._seal(theirs, self._got, frame[SEAL:])):
-            raise ProtocolError("a wrong seal: another secret, or changed on its way")
+            raise ProtocolError("its signature is wrong: it has another secret, or the message changed on its way")
         self._got += 1
         return frame[SEAL : SEAL + 1], frame[SEAL + 1 :]
 

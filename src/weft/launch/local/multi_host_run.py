@@ -189,9 +189,9 @@ class MultiHostRun(SharedRun):
             if unheard:
                 self._noted.add("unheard")
                 self.say(
-                    f"note: no connection from {', '.join(unheard)} (WEFT_ADDRESS names other addresses of "
-                    f"{os.uname().nodename}): Weft cannot prove a hang while it lasts. End it by Ctrl-C or scancel, "
-                    "then the records are gathered"
+                    f"note: no connection has come from {', '.join(unheard)}, so Weft cannot prove a hang: if the run "
+                    "hangs, end it by Ctrl-C or scancel, and Weft gathers the records. For the next run, let "
+                    f"WEFT_ADDRESS name an address of {os.uname().nodename} that those hosts reach"
                 )
 
     # At the end

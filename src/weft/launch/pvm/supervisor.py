@@ -81,7 +81,7 @@ class Supervisor:
             self._look(now)
             if now > tell_at:
                 tell_at = float("inf")
-                told = f"weft: the program has ended; {self.machine.format_task(rank)}, still runs: Ctrl-C ends it"
+                told = f"weft: the program has ended, but {self.machine.format_task(rank)}, still runs; Ctrl-C ends it"
                 print(told, file=sys.stderr, flush=True)
             if signal.sigtimedwait(ENDING, LOOK) is not None:
                 return

@@ -120,7 +120,7 @@ def _copy_record(source: Path, target: Path, root: Path) -> None:
             and copy.tables == before.tables
         ):
             return
-    raise RunError(f"{source} drops its calls faster than they are copied: keep longer")
+    raise RunError(f"{source} drops its calls faster than Weft copies them: give --keep a longer duration")
 
 
 def _read_pieces(file: int, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
