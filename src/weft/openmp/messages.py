@@ -66,7 +66,8 @@ def describe_barrier(reason: str, barrier: AccessPlace, other_barrier: AccessPla
     if reason == "left":
         return f"Some threads wait at the barrier{at}, which the others never reach: they have left the parallel region"
     return (
-        f"Some threads wait at the barrier{at}, the others of their team at another one{describe_place(other_barrier)}"
+        f"Some threads wait at the barrier{at}, and the others of their team wait at another "
+        f"one{describe_place(other_barrier)}"
     )
 
 
@@ -74,7 +75,7 @@ def describe_lock_order(place: AccessPlace, other: AccessPlace) -> str:
     """Return the message that two locks are taken in both orders, at `place` in one and at `other` in the other."""
     return (
         f"A thread takes one lock while it holds another{describe_place(place)}; a thread takes the same two locks in "
-        f"the opposite order{describe_place(other)}, so both may wait for ever: take them in one order"
+        f"the opposite order{describe_place(other)}, so both may wait for ever: take them in the same order everywhere"
     )
 
 

@@ -191,7 +191,7 @@ def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> I
         told = near or f"rank {receiver} " + (
             counts.describe_missing_rounds([event], [receiver])
             or counts.describe_missing_receives(event.rank.index, receiver, *_channel(match.sends, row))
-            or "never receives it"
+            or "posts no receive for it"
         )
         yield make_finding(
             "unmatched-send",
