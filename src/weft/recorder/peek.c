@@ -9,8 +9,8 @@
 
 enum { PAGES_AT_ONCE = 64 };
 static const char unreadable[] = "the contents of buffers that the recorder cannot read (memory of a GPU, or freed "
-                                 "memory): Weft neither finds writes to "
-                                 "them while MPI uses them, nor hashes their messages";
+                                 "memory): Weft neither finds writes to them while MPI uses them, nor hashes their "
+                                 "messages";
 static const char forbidden[] =
     "the contents of buffers and the hashes of messages, because the kernel does not let a process read its own memory "
     "(process_vm_readv, /proc/self/mem)";
