@@ -100,8 +100,8 @@ def describe_merged_task(name: str, task: AccessPlace, write: AccessPlace, read:
     """
     return (
         f"The value of `{name}`{describe_place(read)} is unspecified: the mergeable task{describe_place(task)} writes "
-        f"`{name}`{describe_place(write)}, which is this variable if the task is merged, and a copy if not: share it "
-        f"(shared({name})), or leave mergeable out"
+        f"`{name}`{describe_place(write)}, either in this variable (if the task is merged) or in a copy of its own: "
+        f"share it (shared({name})), or leave mergeable out"
     )
 
 
