@@ -116,11 +116,13 @@ def describe_uninitialised_read(name: str, strand_name: str, place: AccessPlace)
     return text[0].upper() + text[1:]
 
 
-def describe_strand(strand: Strand, directive_place: AccessPlace) -> str:
+def describe_strand(strand: Strand, directive_place: AccessPlace, access_file: str = "") -> str:
     """Return the name of what executed code (a strand): `iteration 3 of the loop at line 8`, `task 2 made at line 12`,
-    `thread 1`.
+    `thread 1`. The directive's file is named if it is another one than that of the access.
     """
     where = f" at line {directive_place.line}" if directive_place.line else ""
+    if where and access_file not in {"", directive_place.file}:
+        where = f" at {Path(directive_place.file).name}:{directive_place.line}"
     what, index = strand.what, strand.index
     if what == "iteration" and abs(index) >= ADDRESS and strand.number >= 0:
         return f"the {ordinal(strand.number + 1)} iteration of the loop{where}"

@@ -938,3 +938,32 @@ int main(void) {{
 """,
     )
     assert {one.kind for one in found.findings} == kinds
+
+
+def test_an_object_that_a_class_assigns_to_is_named_and_the_loop_of_another_file_has_its_file(tmp_path: Path) -> None:
+    (tmp_path / "two.hh").write_text(
+        """struct two {
+    double x, y;
+    two(double a = 0, double b = 0) : x(a), y(b) {}
+    inline two &operator=(const two &other) {
+        x = other.x;
+        y = other.y;
+        return *this;
+    }
+};
+"""
+    )
+    (tmp_path / "loop.hh").write_text("#pragma omp parallel for\n")
+    text = """#include "two.hh"
+int main() {
+    two *middle = new two[51], *p = new two[101];
+#include "loop.hh"
+    for (int i = 0; i < 100; i++) {
+        middle[INDEX] = p[i];
+    }
+}
+"""
+    (one,) = run(tmp_path, text.replace("INDEX", "i / 2"), "prog.cpp").findings
+    assert one.message.startswith("data race on `middle`: iteration ")
+    assert " of the loop at loop.hh:1 writes it at prog.cpp:6" in one.message
+    assert run(tmp_path, text.replace("INDEX", "i").replace("[51]", "[101]"), "prog.cpp").findings == ()
