@@ -66,7 +66,8 @@ def describe_barrier(reason: str, barrier: AccessPlace, other_barrier: AccessPla
     if reason == "left":
         return f"Some threads wait at the barrier{at}, which the others never reach: they have left the parallel region"
     return (
-        f"Some threads wait at the barrier{at}, the others of their team at another one{describe_place(other_barrier)}"
+        f"Some threads wait at the barrier{at}, and the others of their team wait at another "
+        f"one{describe_place(other_barrier)}"
     )
 
 
@@ -74,7 +75,7 @@ def describe_lock_order(place: AccessPlace, other: AccessPlace) -> str:
     """Return the message that two locks are taken in both orders, at `place` in one and at `other` in the other."""
     return (
         f"A thread takes one lock while it holds another{describe_place(place)}; a thread takes the same two locks in "
-        f"the opposite order{describe_place(other)}, so both may wait for ever: take them in one order"
+        f"the opposite order{describe_place(other)}, so both may wait for ever: take them in the same order everywhere"
     )
 
 
@@ -99,8 +100,8 @@ def describe_merged_task(name: str, task: AccessPlace, write: AccessPlace, read:
     """
     return (
         f"The value of `{name}`{describe_place(read)} is unspecified: the mergeable task{describe_place(task)} writes "
-        f"`{name}`{describe_place(write)}, which is this variable if the task is merged, and a copy if not: share it "
-        f"(shared({name})), or leave mergeable out"
+        f"`{name}`{describe_place(write)}, either in this variable (if the task is merged) or in a copy of its own: "
+        f"share it (shared({name})), or leave mergeable out"
     )
 
 
