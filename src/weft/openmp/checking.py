@@ -384,7 +384,7 @@ def count_construct_runs(
         for line, directive in read_directives(source):
             if directive.head[0] == "end":
                 continue
-            loop = bool(LOOPS & set(directive.head)) and "declare" not in directive.head
+            loop = bool(LOOPS & set(directive.head)) and directive.head[0] not in {"declare", "ordered"}
             region = {"parallel", "teams"} & set(directive.head) or is_target_directive(directive)
             kind = "parallel" if loop else "region" if region else directive.head[0]
             number = source_map.add_construct(kind, str(source), line, text=format_directive(directive, source))
