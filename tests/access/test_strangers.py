@@ -52,11 +52,11 @@ def test_a_program_that_another_weft_built_is_named_with_the_remedy(
     line = [mpich.mpicc, "-D_GNU_SOURCE", "-o", tmp_path / "prog", tmp_path / "prog.c", "-ldl"]
     assert execute(line, env=mpich.environment, timeout=120).returncode == 0
     told = said(mpich, tmp_path, [tmp_path / "prog"])
-    assert f"prog was built with `weft cc` of {words}" in told
-    assert "Build it again" in told
+    assert f"prog, because it was built with `weft cc` of {words}" in told
+    assert "build it again" in told
     assert told.count("not recorded:") == 1  # once for both ranks
     report = execute([*WEFT, "report", tmp_path / "run"]).stdout
-    assert f"prog was built with `weft cc` of {words}" in report
+    assert f"prog, because it was built with `weft cc` of {words}" in report
 
 
 @pytest.mark.matrix

@@ -123,7 +123,7 @@ def test_a_name_that_gdb_would_take_for_a_command_is_refused(
 
 def test_two_files_of_one_rank_are_refused(job: tuple[Told, list[Path], Path]) -> None:
     core = cores.read_core(job[1][1])
-    with pytest.raises(UsageError, match="both of rank 1"):
+    with pytest.raises(UsageError, match="both come from rank 1"):
         number_cores([core, core])
 
 

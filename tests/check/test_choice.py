@@ -117,7 +117,7 @@ def test_a_comment_with_a_reason_suppresses_its_line_and_one_without_does_not(tm
     assert told.findings == (other,)
     assert told.notes == ("suppressed: shared-write at p.c:1: one copy is enough",)
     assert told.unread == (
-        f"{path}:3: `weft: ignore shared-write` suppresses nothing, as it gives no reason: add "
+        f"{path}:3: `weft: ignore shared-write` suppresses nothing, because it gives no reason: add "
         "one after a second colon",
     )
     assert select_findings(checked(finding("remote-access", str(path), 1)), SelectionOptions()).findings
@@ -150,7 +150,7 @@ def test_a_rule_that_means_no_finding_is_told_and_one_that_does_is_not() -> None
     told = select_findings(checked(finding()), SelectionOptions(suppress=(used, unused)))
     assert told.findings == ()
     assert told.unread == (
-        "rules:2: this rule suppresses nothing, as no finding matches it: correct the rule, or delete it",
+        "rules:2: this rule suppresses nothing, because no finding matches it: correct the rule, or delete it",
     )
     left_out = select_findings(checked(finding()), SelectionOptions(skip=("stale-halo-read",), suppress=(used,)))
     assert left_out.unread == ()

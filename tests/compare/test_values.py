@@ -128,7 +128,7 @@ def test_rounding_that_grew_is_told_as_what_it_may_be_and_a_fault_behind_it_as_n
     made = compare_values(traces[0], traces[1], {})
     assert not made.alike
     said = "\n".join(render_values(made))
-    assert "it may be rounding that grew" in said
+    assert "it may be rounding that has grown" in said
     allowed = float(said.partition("--relative ")[2].split()[0])
     first = made.found[0][0].judged
     assert abs(first.one - first.two) <= allowed * abs(first.one)

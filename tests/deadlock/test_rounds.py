@@ -96,7 +96,7 @@ def test_a_wrong_tag_goes_before_the_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("rounds", "said"),
-    [(0, "rank 1 never receives it"), (10, "rank 1 received 10 of the 11 messages with tag 3, at step.py:8")],
+    [(0, "rank 1 posts no receive for it"), (10, "rank 1 received 10 of the 11 messages with tag 3, at step.py:8")],
 )
 def test_a_finished_run_says_how_many_messages_of_a_channel_came(rounds: int, said: str) -> None:
     b = Builder(ranks=2)

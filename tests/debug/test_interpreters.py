@@ -31,8 +31,8 @@ def recorded(mpi: Installed, folder: Path, version: str) -> str:
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("version", ["3.14.2 free-threading build (main)", "3.10.4 (main)"])
 def test_a_run_says_why_it_has_no_lines_of_python(mpich: Installed, tmp_path: Path, version: str) -> None:
-    assert f"not recorded: lines of Python: they are read in the ordinary builds of CPython 3.11 to 3.14, and " \
-           f"this is {version} (ranks 0 and 1)" in recorded(mpich, tmp_path, version)  # fmt: skip
+    assert f"not recorded: lines of Python, because Weft reads them only in ordinary builds of CPython 3.11 to 3.14, " \
+           f"and this is {version} (ranks 0 and 1)" in recorded(mpich, tmp_path, version)  # fmt: skip
 
 
 @pytest.mark.matrix

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -223,6 +224,23 @@ def check_unset_value_is_printed(installed: Installed, folder: Path, call: str) 
         again = execute([*WEFT, "replay", other["run"]], cwd=folder, env=environment())
         assert again.returncode == 0, again.stderr
         assert "unset" in again.stdout
+    if shutil.which("gdb"):
+        check_debugger_holds_the_message_back(folder, other["run"])
+
+
+def check_debugger_holds_the_message_back(folder: Path, run: str) -> None:
+    """Check that `weft debug` shows memory as in the explored run, and sends the message once its sender may go on."""
+    source = (Path(__file__).parent / "programs" / "unset.c").read_text().splitlines()
+    [line] = [number for number, text in enumerate(source, 1) if "printf(" in text]
+    [event] = [one.index for one in weft.open(folder / run).ranks[1] if one.function.base == "MPI_Send"]
+    words = (f"break 0:unset.c:{line}", "continue", "print values[0] @0", f"until 1:{event + 1}", "ranks", "continue")
+    done = execute(
+        [*WEFT, "debug", run, *(word for one in words for word in ("-c", one))], cwd=folder, env=environment()
+    )
+    stops = done.stdout.split("(weft) ")
+    assert "rank 0  -1" in stops[3], done.stdout
+    assert f"rank 1  before event {event + 1}" in stops[5], done.stdout
+    assert "unset" in "".join(stops[4:]), done.stdout
 
 
 def test_a_message_that_comes_later_is_not_there_when_another_request_is_completed(

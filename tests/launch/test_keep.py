@@ -176,7 +176,7 @@ TAKING = [
 def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, way: str, end: str) -> None:
     done, dropped = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
-    assert "not checked, as the dropped calls decide" not in done.stderr, done.stderr
+    assert "not checked, because the dropped calls decide" not in done.stderr, done.stderr
     assert dropped.unsettled == set()
     rows = np.concatenate([rows for rows, _ in dropped._sorts.values()])
     assert int(rows["count"][rows["function"] == DROPPED_RECEIVED].sum()) > 100
@@ -196,7 +196,7 @@ def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, w
 def test_what_is_not_told_stays_open_and_nobody_is_blamed(taking: Taking, mpi: str, way: str, end: str) -> None:
     done, dropped = taking(mpi, way, end)
     assert "error:" not in done.stderr and "unmatched" not in done.stderr, done.stderr
-    assert "not checked, as the dropped calls decide which messages were pending" in done.stderr, done.stderr
+    assert "not checked, because the dropped calls decide which messages were pending" in done.stderr, done.stderr
     assert len(dropped.unsettled) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from survival.conftest import PROGRAMS
 from tests_support import WEFT, Installed, execute
 
-LEFT_ALONE = "not recorded: blocks of malloc's behind buffers"
+LEFT_ALONE = "not recorded: the heap blocks of buffers"
 
 
 @pytest.fixture(scope="session")

@@ -70,6 +70,6 @@ def test_a_stack_of_all_tasks_is_gone_through_once() -> None:
 
 
 def test_taskgroups_without_end_are_refused() -> None:
-    with pytest.raises(DebuggerError, match="lie in each other"):
+    with pytest.raises(DebuggerError, match="are nested"):
         TaskScopes(lambda address, length: struct.pack("<Q", address + 8)[:length], np.array([0x1000], "<u8"))
     assert TaskScopes(lambda *_: bytes(8), np.array([0x1000], "<u8")).scopes_inside(0x1000) == [0x1000]

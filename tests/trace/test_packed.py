@@ -143,7 +143,9 @@ def test_a_pack_of_another_version_or_cut_off_is_named_with_the_remedy(tmp_path:
     file = path / "ranks" / pack_records(path, over).name
     data = bytearray(file.read_bytes())
     file.write_bytes(data[:-10])
-    assert "1.pack is left out, as its beginning is damaged or cut off: copy it again" in Trace.open(path).problems[0]
+    assert (
+        "1.pack is left out, because its beginning is damaged or cut off: copy it again" in Trace.open(path).problems[0]
+    )
     data[8] = 9
     file.write_bytes(data)
     with pytest.raises(OtherVersion, match=r"1\.pack is of version 9, and this Weft reads version 1: record"):

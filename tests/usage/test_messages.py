@@ -39,7 +39,8 @@ def test_a_message_that_nobody_receives() -> None:
     [finding] = found(b)
     assert finding.kind == "unmatched-send"
     assert finding.message == (
-        "the message of rank 0 to rank 1 in send(dest=1, tag=7) at a.c:3 is never received: rank 1 never receives it"
+        "the message of rank 0 to rank 1 in send(dest=1, tag=7) at a.c:3 is never received: rank 1 posts no receive "
+        "for it"
     )
 
 

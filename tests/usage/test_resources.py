@@ -54,7 +54,7 @@ def test_what_an_attribute_of_a_predefined_communicator_may_free_at_the_end_is_n
 
     (note,) = kept(0x1234)
     assert (note.severity, note.certainty) == ("note", "undecided")
-    assert "leaves 1 object unfreed" in note.message and "MPI_Finalize calls it" in note.message
+    assert "leaves 1 object unfreed" in note.message and "MPI_Finalize calls that function" in note.message
     assert [f.severity for f in kept(0)] == ["warning"]
     assert [f.severity for f in kept(0x1234, comm=300)] == ["warning"]
 

@@ -183,7 +183,7 @@ class TestMessages:
 
 
 KEYS = [
-    (["u"], "no window to take back"), (["U"], "no window that was taken back"), (["p"], "Choose a call first"),
+    (["u"], "no earlier time window"), (["U"], "no later time window"), (["p"], "Choose a call first"),
     (["z"], "Choose a call first"), (["h"], "Choose a call first"), (["y"], "Choose a call first"),
     (["ESCAPE"], "Nothing is chosen"), (["n"], "no filter"), (["]"], "no findings"), (["["], "no findings"),
     (["ENTER"], "no findings"), (["f"], "All of the run"), (["HOME"], "begins here"), (["END"], "ends here"),

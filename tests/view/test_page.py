@@ -141,7 +141,7 @@ def test_keys_move_step_and_take_back(page: Show, halo: Path) -> None:
     shown.key("ESCAPE")
     assert shown.state("page.state.selected") is None
     shown.key("?")
-    assert "take the last window back" in shown.text("#keys")
+    assert "back to the previous time window" in shown.text("#keys")
     # What the mouse does needs the mouse: only what a key does is a button too.
     assert "zoom to a stretch" in shown.text("#keys section:last-of-type")
     assert shown.js("return document.querySelectorAll('#keys section:last-of-type button').length") == 0

@@ -243,7 +243,7 @@ class _WindowMemory:
             f"{_describe_bytes(shared_bytes)} "
             f"of rank {self.target}'s window{format_site(site)}{other}, which rank {event.rank.index} "
             f"{_WORDS[int(self.of.sort[operation_row])]} in {call_at(event)}, and nothing orders the two: "
-            "put a synchronisation of the window between them",
+            "add a synchronisation of the window between them",
             [event],
             evidence=MetOperation(
                 access="write" if kind & TouchKind.WRITE else "read", bytes=shared_bytes, target=self.target,
@@ -285,7 +285,7 @@ class _WindowMemory:
             "rma-race",
             f"rank {first_program.rank.index} {verbs[0]} {_describe_bytes(shared_bytes)} of rank {self.target}'s "
             f"shared window{key[0]}, rank {second_program.rank.index} {verbs[1]} them{key[1]}, and nothing "
-            "orders the two: put a synchronisation of the window between them",
+            "orders the two: add a synchronisation of the window between them",
             [],
             evidence=MetShared(
                 access="write" if kinds[0] & TouchKind.WRITE else "read", bytes=shared_bytes,

@@ -44,5 +44,5 @@ def require_consent(folder: Path, facts: Mapping[str, Any], *, trust: bool, earl
     say(text)
     print("weft: execute it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError(f"{shorten_path(folder)} is not replayed, as you did not agree")
+        raise UsageError(f"{shorten_path(folder)} is not replayed, because you did not agree")
     return word

@@ -72,8 +72,8 @@ def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: P
     notes = [note.replace("with --probes", "with --trace") for note in made.kept[0].notes]
     unknown = report_values(replace(made.kept[0], notes=notes))
     if unknown and len(made.kept[0].unknown) == read_configuration(args.trace).named_entries:
-        say(f"no values are compared: the program has none of the names in {args.trace}; delete that file, and a new "
-            "one with the program's names is written")  # fmt: skip
+        say(f"no values are compared: the program has none of the names in {args.trace}; delete that file, and Weft "
+            "writes a new one with the program's names")  # fmt: skip
         return NOTHING_STATUS
     if not all(one.probes for one in made.kept):
         return _report_no_values(request)

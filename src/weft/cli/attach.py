@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.core and args.what:
         raise UsageError("--core shows ranks that have ended: leave out the process or job")
     if args.program and not args.core:
-        raise UsageError("--program needs --core: of running processes Weft finds the program itself")
+        raise UsageError("--program needs --core: Weft finds the program of a running process itself")
     if args.output is not None and args.output.exists():  # before the look: it would be lost
         raise UsageError(f"{args.output} exists: delete it, or name another file")
     with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors

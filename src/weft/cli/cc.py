@@ -4,7 +4,7 @@ weft cc mpicc -g -O2 -o prog prog.c            in front of the compiler call: C,
 make CC="weft cc mpicc" FC="weft cc mpif90"    whatever builds the program
 cmake -DCMAKE_C_COMPILER_LAUNCHER="weft;cc" -DCMAKE_C_LINKER_LAUNCHER="weft;cc" ...
 
-`weft run` records the MPI calls of any program. Of a program built with `weft cc` it also reports the source lines
+`weft run` records the MPI calls of any program. For a program built with `weft cc` it also reports the source lines
 that access a buffer which MPI is still using, or memory of an MPI window (RMA) that two ranks access at once. The
 compiler (gcc or clang) adds a call at each memory access, and Weft links a small object file that receives these calls:
 without Weft the program runs as before. The program also keeps the compiler calls it was built with: from these

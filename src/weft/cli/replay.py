@@ -375,10 +375,13 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
     def events(texts: list[str]) -> list[EventId]:
         return [event for text in texts for event in resolve_location(trace, text, findings)]
 
-    cuts = Cuts(trace, ordered, steps)
+    cuts = Cuts(trace, ordered, steps, holds)
     if args.until and not args.latest:
         cut = cuts.least_cut_reaching(
             event for text in args.until for event in events_to_stop_before(trace, text, findings)
         )
-        return steps, cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut
-    return steps, cuts.greatest_cut_without(events(wanted))
+        cut = cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut
+    else:
+        cut = cuts.greatest_cut_without(events(wanted))
+    cut.holds = holds
+    return steps, cut

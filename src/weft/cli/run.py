@@ -623,7 +623,7 @@ def describe_interruption(job: Job) -> str:
 
 
 def describe_memory_kills(job: Job) -> list[str]:
-    """Return a line if the kernel killed processes of this machine or container for want of memory meanwhile."""
+    """Return a line if the kernel killed processes of this machine or container because memory ran out meanwhile."""
     evidence = job.run.facts.get("evidence")
     kills = evidence.get("memory_kills") if isinstance(evidence, dict) else None
     if not isinstance(kills, int) or kills < 1:

@@ -107,7 +107,8 @@ def _render_first_result(results: ResultComparison, first: ResultDifference, com
         some = f"{differing_text(judged.differing, judged.compared)}, at most {judged.most:.3g} apart"
         yield f"    element {at} is {judged.two}, in the reference {judged.one}; {some}"
         if near := _rounding_option(results, judged):
-            yield f"    it may be rounding that grew, as other results differ by rounding alone ({near} accepts it)"
+            because = "because other results differ by rounding alone"
+            yield f"    it may be rounding that has grown, {because} ({near} accepts it)"
     yield from caller_lines(event)
     if results.known is not None:
         last = f"rank {results.known[0]}, {numbered_call_text(match, results.known)}"

@@ -441,8 +441,8 @@ class Adapter:
         session = self.session
         if session.stacks.task_of_thread(arguments["threadId"]) is not None:
             raise UsageError(
-                "a task cannot step back, as other tasks may have run in between: choose the thread of its rank and "
-                "step back there"
+                "a task cannot step back, because other tasks may have run in between: choose the thread of its rank "
+                "and step back there"
             )
         rank = self._requested_rank(arguments)
         return None, lambda: session.step_back(rank)

@@ -207,7 +207,7 @@ class Stacks:
         if frame_number is None:
             return FrameReference(self.debugger.focus, 0)
         if not isinstance(frame_number, int) or not 1 <= frame_number <= len(self._spots):
-            raise UsageError("this frame no longer exists, as ranks have run since: ask for the stack again")
+            raise UsageError("this frame no longer exists, because ranks have run since: ask for the stack again")
         return self._spots[frame_number - 1]
 
     def _hand(self, spot: FrameReference) -> tuple[Hand | TaskView, int]:
@@ -242,7 +242,7 @@ class Stacks:
     def lookup_value(self, value_number: object) -> ValueReference:
         """Return the value with a number. UsageError if the number is no longer valid."""
         if not isinstance(value_number, int) or not 1 <= value_number <= len(self._values):
-            raise UsageError("this value no longer exists, as ranks have run since: ask for the variables again")
+            raise UsageError("this value no longer exists, because ranks have run since: ask for the variables again")
         return self._values[value_number - 1]
 
     def list_variables(self, value_number: object, start: int, count: int) -> list[Body]:

@@ -124,8 +124,8 @@ def _render_stopped(answer: Answer) -> list[str]:
     for one in answer.get("shown", []):
         lines += _render_displayed(one)
     for row in answer.get("elsewhere", []):
-        lines.append(f"event {row['call']['event'][1]} of rank {row['rank']}, {row['call']['call']}, is not a call "
-                     "that ranks can stop before: they stopped before the next one that is")  # fmt: skip
+        lines.append(f"no replay can stop before event {row['call']['event'][1]} of rank {row['rank']}, "
+                     f"{row['call']['call']}: the rank stopped before the next call where it can")  # fmt: skip
     if left := answer.get("left"):
         lines.append(f"{rank_words(left)} moved on to {'its' if len(left) == 1 else 'their'} next call: "
                      "a step back can return only one rank to its line")  # fmt: skip

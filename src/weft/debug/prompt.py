@@ -83,7 +83,9 @@ COMMANDS: dict[str, Command] = {
     "unskip": Command("unskip [FUNCTION | FILE]", "let `step` go into it again, or into all"),
     "finish": Command("finish [@RANKS]", "run until the function has returned, and print what it returned"),
     "until": Command(
-        "until WHERE", "stop right before a call, forwards or back; other ranks run only as far as that needs", ("u",)
+        "until WHERE",
+        "stop right before a call, forwards or back; other ranks run only as far as is needed for that",
+        ("u",),
     ),
     "break": Command(
         "break WHERE [if EXPR | FILTER]",

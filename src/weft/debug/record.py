@@ -16,6 +16,7 @@ from weft.match import NONE, match_operations
 from weft.mpi.meaning import Act, Form, functions_with
 from weft.order import order_events
 from weft.replay import Cuts, Goals, make_plans
+from weft.replay.holds import read_holds
 from weft.replay.layout import GOAL_NONE, PlanFlag
 from weft.terms.event_findings import call_at
 from weft.trace import Event, Level
@@ -54,7 +55,8 @@ class Record:
         self.match = match_operations(self.trace)
         self.order = order_events(self.trace, self.match)
         self.plans = make_plans(self.trace, self.match)
-        self.cuts = Cuts(self.trace, self.order, self.plans)
+        self.holds = read_holds(self.trace.run, self.plans)
+        self.cuts = Cuts(self.trace, self.order, self.plans, self.holds)
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from weft.base.interrupts import deferring_interrupts, has_ended
@@ -19,6 +19,7 @@ from weft.launch.watch import RankWatch, is_inside_mpi
 from weft.replay import Goals
 from weft.replay.control import ControlPage
 from weft.replay.driver import write_goals
+from weft.replay.holds import HeldSends
 from weft.replay.layout import CONTROL_SIZE, ControlState
 from weft.replay.pace import QuietTimer, threads_of_ranks
 from weft.replay.running import IDLE, SETTLE, is_sure_to_begin
@@ -46,13 +47,14 @@ class Replica:
         *, prepare: Callable[[Path], None], look: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.record = record
+        self._held = HeldSends(list(record.holds))
         self.folder = folder
         self.goals: Goals = dict(goals)
         folder.mkdir(mode=0o700)
         for file in AGENT:
             shutil.copy(file, folder / file.name)
         prepare(folder)
-        write_goals(folder, goals)
+        write_goals(folder, {thread: self._held.bound(thread, goal) or 0 for thread, goal in goals.items()})
         self._output = folder / "output.txt"
         self.kept_waiting: frozenset[Position] = frozenset()
         """Threads that are known not to return from the last call before their goals."""
@@ -149,7 +151,8 @@ class Replica:
     def parked(self, rank: int, slot: int = 0) -> bool:
         """Tell whether a thread is parked before its next call."""
         control = self.controls[rank]
-        return control.is_parked(slot) and control.entries_passed(slot) >= self.goals[rank, slot]
+        at_goal = control.entries_passed(slot) >= self.goals[rank, slot]
+        return control.is_parked(slot) and (at_goal or self._held.find_call_awaited_by(control, slot) is not None)
 
     def left_record(self) -> list[int]:
         """Return the ranks that do not follow their record."""
@@ -169,8 +172,19 @@ class Replica:
         `polls` says.
         """
         self.goals, self.kept_waiting = dict(goals), frozenset()
-        for (rank, slot), goal in goals.items():
-            self.controls[rank].set_goal(goal, slot, (polls or {}).get((rank, slot), 0))
+        for thread in goals:
+            self._set_goal(thread, (polls or {}).get(thread, 0))
+
+    def release_sends(self, at_lines: Collection[int]) -> None:
+        """Let sends go that were held back until a call had returned, where a rank is stopped at a line behind that
+        call. (As it came there, the message must not be there yet.) The next goals count. `at_lines`: such ranks.
+        """
+        self._held.release_behind_stops(self.controls, at_lines)
+
+    def _set_goal(self, thread: Position, polls: int = 0) -> None:
+        """Let a thread run to its goal, or to its first send that is held back."""
+        bound = self._held.bound(thread, self.goals[thread])
+        self.controls[thread[0]].set_goal(bound, thread[1], polls if bound == self.goals[thread] else 0)
 
     def freeze(self) -> None:
         """Stop every rank at its next call."""
@@ -192,7 +206,9 @@ class Replica:
                 ([control.progress() for control in self.controls], at_lines), time.monotonic()
             )
             self.watch.look_at_all()
-            rest = [t for t in self.record.threads if t[0] not in at_lines and not self._is_stopped(t)]
+            for thread in self._held.release(self.controls, quiet, at_lines) if self._held.holds else ():
+                self._set_goal(thread)
+            rest = [t for t in self.record.threads if t[0] not in at_lines and not self._is_stopped(t, at_lines)]
             if not any(self.alive(rank) for rank in range(self.record.size)):
                 until = time.monotonic() + 5
                 while not self.over and time.monotonic() < until:
@@ -234,14 +250,19 @@ class Replica:
             self._outlived |= dead
         return not dead <= self._outlived
 
-    def _is_stopped(self, thread: Position) -> bool:
-        """Return whether a thread is stopped at its goal, has ended, or has not begun yet."""
+    def _is_stopped(self, thread: Position, at_lines: Collection[int]) -> bool:
+        """Return whether a thread is stopped at its goal or before a send that cannot go yet, has ended, or has not
+        begun yet. `at_lines`: the ranks that are stopped at lines.
+        """
         rank, slot = thread
-        if not self.controls[rank].pid:
+        control = self.controls[rank]
+        if not control.pid:
             return not is_sure_to_begin(self.controls, self.record.plans, rank)
+        awaited = self._held.find_call_awaited_by(control, slot)
+        if awaited is not None and control.entries_passed(slot) < self.goals[thread]:
+            return awaited[0] in at_lines or self._is_stopped(awaited, at_lines)
         if not self.alive(rank) or self.parked(rank, slot):
             return True
-        control = self.controls[rank]
         made = self.record.plans[rank].threads[slot].made
         return made != 0 and (not control.thread_id(slot) or control.has_ended(slot))  # not made yet, or ended
 

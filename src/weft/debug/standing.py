@@ -172,6 +172,7 @@ class Standing:
         that they make at their goals.
         """
         self.frames.moved()
+        self.replica.release_sends(self.at_lines())
         self.replica.set_goals(goals, polls)
         for rank, hand in self.hands.items():
             if hand.stopped is not None and self.replica.exists(rank):

@@ -106,7 +106,10 @@ class LoopDirectives:
                     f"over `{name}` is expected; name the loops from the outer one to the inner one",
                 )
             if found and loop.last > found[-1].last:
-                raise DirectiveError(sentinel.place, f"the loop over `{name}` is not inside of the one before it")
+                raise DirectiveError(
+                    sentinel.place,
+                    f"the loop over `{name}` is not nested in the loop before it; nest it, or name fewer loops",
+                )
             found.append(loop)
             here = loop.first
         return found

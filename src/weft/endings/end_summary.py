@@ -43,13 +43,12 @@ def _explain_kill(trace: Trace, found: list[End]) -> list[str]:
     silent = [end.rank.index for end in found if end.how is How.CUT_OFF]
     if len(silent) == 1 and all(end.how in (How.SIGNAL, How.FINISHED, How.CUT_OFF) for end in found) and len(found) > 1:
         return [
-            f"rank {silent[0]} left no record of its end: it was killed from outside by SIGKILL (by the kernel for "
-            "want of memory, a batch system, or a person), and the launcher ended the others"
+            f"rank {silent[0]} left no record of its end: it was killed from outside by SIGKILL (by the kernel "
+            "because memory ran out, by a batch system, or by a person), and the launcher ended the others"
         ]
     return [
         "no rank left a record of why the run ended: one of them was killed from outside by SIGKILL (by the kernel "
-        "for want of memory, a "
-        "batch system, or a person), and the launcher ended the others"
+        "because memory ran out, by a batch system, or by a person), and the launcher ended the others"
     ]
 
 

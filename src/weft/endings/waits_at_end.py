@@ -80,7 +80,7 @@ def _describe_place(end: End) -> str:
     ]
     site = find_user_site(end.ending) if end.ending is not None else None
     at = [f"was outside MPI{_at(site)}"] if site is not None and not (polls and is_library_code(site)) else []
-    return " and ".join([*at, *polls]) or "made no MPI call any more"
+    return " and ".join([*at, *polls]) or "made no further MPI call"
 
 
 def _at(site: CallSite) -> str:

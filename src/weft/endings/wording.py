@@ -25,7 +25,7 @@ _ASSERTION: Final = re.compile(r"Assertion `(.*)' failed", re.DOTALL)
 _FAULTS: Final[dict[tuple[int, int], str]] = {
     (signal.SIGSEGV, 1): "nothing is there", (signal.SIGSEGV, 2): "the program may not use it in this way",
     (signal.SIGBUS, 1): "it is not aligned",
-    (signal.SIGBUS, 2): "no memory is there, as past the end of a mapped file",
+    (signal.SIGBUS, 2): "no memory is there, for example past the end of a mapped file",
     (signal.SIGFPE, 1): "an integer division by zero", (signal.SIGFPE, 2): "an integer overflow",
     (signal.SIGFPE, 3): "a division by zero", (signal.SIGFPE, 4): "an overflow", (signal.SIGFPE, 5): "an underflow",
     (signal.SIGFPE, 7): "an invalid operation", (signal.SIGILL, 1): "an illegal instruction",

@@ -192,7 +192,7 @@ class FastBirths(Births):
     def __init__(self, on_create: OnCreate, library: str, *wait_functions: Callable[[object], object]) -> None:
         self._on_create = on_create
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
-            raise OSError("another interpreter, or one without a lock")
+            raise OSError("this is not CPython, or a build without the global lock")
         code = ctypes.PyDLL(library)
         code.weft_begin_births.restype = ctypes.py_object
         self._given: list[Any] = [

@@ -295,8 +295,8 @@ class LoopChecks:
         kernel = (reduced or kernels)[0]
         name = ", ".join(kernel.reductions)
         kind = "wrong-reduction" if reduced else "divergence"
-        text = f"the parallel function {user.__name__} {_at(user, kernel.line)} gives another result than "
-        text += f"sequentially: {apart}; no race or reduction was found that explains it"
+        text = f"the parallel function {user.__name__} {_at(user, kernel.line)} gives another result than in "
+        text += f"a sequential run: {apart}; Weft found no race or reduction that explains it"
         if reduced:
             text = f"the reduction of `{name}` {_describe_loop(user, kernel.line)} gives a wrong result: {apart}"
         self._add_mismatch(

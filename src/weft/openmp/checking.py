@@ -384,7 +384,7 @@ def count_construct_runs(
         for line, directive in read_directives(source):
             if directive.head[0] == "end":
                 continue
-            loop = bool(LOOPS & set(directive.head)) and "declare" not in directive.head
+            loop = bool(LOOPS & set(directive.head)) and directive.head[0] not in {"declare", "ordered"}
             region = {"parallel", "teams"} & set(directive.head) or is_target_directive(directive)
             kind = "parallel" if loop else "region" if region else directive.head[0]
             number = source_map.add_construct(kind, str(source), line, text=format_directive(directive, source))
@@ -509,7 +509,7 @@ def _make_uninitialised_read(
     name = next((variable for variable in known if (place.file, variable) in private_variables), "")
     if not name:  # what once was private, and is another function's now
         return
-    message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at), place)
+    message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at, place.file), place)
     evidence = CheckCase(case="private", count=raw_finding.count, variable=name, loop=_construct_evidence(strand))
     yield Finding(
         kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
@@ -521,9 +521,9 @@ def _make_uninitialised_read(
 def _describe_access_strand(access: Access) -> str:
     """Return the name of the iteration, task or thread that made an access, with the line of its directive."""
     strand = access.strand
-    return messages.describe_strand(
-        strand, find_single_directive(strand.at, access.place) if strand.what == "single" else strand.at
-    )
+    at = find_single_directive(strand.at, access.place) if strand.what == "single" else strand.at
+    own = access.place if access.caller is NOWHERE else access.caller
+    return messages.describe_strand(strand, at, own.file)
 
 
 def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:

@@ -22,6 +22,8 @@ WORDS: Final = frozenset(
     "parallel for do simd sections section target teams distribute taskloop master masked loop ordered workshare "
     "single task critical barrier atomic end data enter exit update declare".split()
 )
+LANES_IN_ORDER: Final = "critical(weft_lanes_in_order)"
+"""What stands for `ordered simd`: lanes begin one after another, and such a block comes after those before it."""
 _OF_SIMD: Final = frozenset(("safelen", "simdlen", "aligned", "nontemporal", "order"))
 _OF_TEAMS: Final = frozenset(("num_teams", "thread_limit", "dist_schedule"))
 _TOKEN: Final = re.compile(r"\s*,?\s*(?P<word>[A-Za-z_]\w*)\s*(?P<open>\()?")
@@ -47,6 +49,11 @@ class OpenMPDirective:
 
     def __str__(self) -> str:
         return " ".join((*self.head, *map(str, self.clauses)))
+
+    @property
+    def is_order_of_lanes(self) -> bool:
+        """Return whether the directive is `ordered simd`, whose blocks run in the order of a simd loop's lanes."""
+        return self.head == ("ordered", "simd") and self.find_clause("threads") is None
 
     @property
     def is_simd_loop(self) -> bool:
@@ -143,6 +150,8 @@ def rewrite_for_runtime(
         head[at : at + 1] = [] if "parallel" in head else ["parallel", loop_word]
         head.remove("teams")
         directive = directive.without_clauses(_OF_TEAMS)
+    if directive.is_order_of_lanes:
+        return OpenMPDirective((LANES_IN_ORDER,), ())
     if "simd" in head and "declare" not in head:
         if len(head) > 1 + ends:
             head.remove("simd")

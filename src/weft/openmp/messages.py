@@ -66,7 +66,8 @@ def describe_barrier(reason: str, barrier: AccessPlace, other_barrier: AccessPla
     if reason == "left":
         return f"Some threads wait at the barrier{at}, which the others never reach: they have left the parallel region"
     return (
-        f"Some threads wait at the barrier{at}, the others of their team at another one{describe_place(other_barrier)}"
+        f"Some threads wait at the barrier{at}, and the others of their team wait at another "
+        f"one{describe_place(other_barrier)}"
     )
 
 
@@ -74,7 +75,7 @@ def describe_lock_order(place: AccessPlace, other: AccessPlace) -> str:
     """Return the message that two locks are taken in both orders, at `place` in one and at `other` in the other."""
     return (
         f"A thread takes one lock while it holds another{describe_place(place)}; a thread takes the same two locks in "
-        f"the opposite order{describe_place(other)}, so both may wait for ever: take them in one order"
+        f"the opposite order{describe_place(other)}, so both may wait for ever: take them in the same order everywhere"
     )
 
 
@@ -99,8 +100,8 @@ def describe_merged_task(name: str, task: AccessPlace, write: AccessPlace, read:
     """
     return (
         f"The value of `{name}`{describe_place(read)} is unspecified: the mergeable task{describe_place(task)} writes "
-        f"`{name}`{describe_place(write)}, which is this variable if the task is merged, and a copy if not: share it "
-        f"(shared({name})), or leave mergeable out"
+        f"`{name}`{describe_place(write)}, either in this variable (if the task is merged) or in a copy of its own: "
+        f"share it (shared({name})), or leave mergeable out"
     )
 
 
@@ -115,11 +116,13 @@ def describe_uninitialised_read(name: str, strand_name: str, place: AccessPlace)
     return text[0].upper() + text[1:]
 
 
-def describe_strand(strand: Strand, directive_place: AccessPlace) -> str:
+def describe_strand(strand: Strand, directive_place: AccessPlace, access_file: str = "") -> str:
     """Return the name of what executed code (a strand): `iteration 3 of the loop at line 8`, `task 2 made at line 12`,
-    `thread 1`.
+    `thread 1`. The directive's file is named if it is another one than that of the access.
     """
     where = f" at line {directive_place.line}" if directive_place.line else ""
+    if where and access_file not in {"", directive_place.file}:
+        where = f" at {Path(directive_place.file).name}:{directive_place.line}"
     what, index = strand.what, strand.index
     if what == "iteration" and abs(index) >= ADDRESS and strand.number >= 0:
         return f"the {ordinal(strand.number + 1)} iteration of the loop{where}"

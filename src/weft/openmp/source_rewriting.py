@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from weft.openmp import private_variables
-from weft.openmp.directives import OpenMPDirective, parse_directive, rewrite_for_runtime, split_combined
+from weft.openmp.directives import (
+    LANES_IN_ORDER,
+    OpenMPDirective,
+    parse_directive,
+    rewrite_for_runtime,
+    split_combined,
+)
 
 C_SUFFIXES: Final = frozenset((".c",))
 CPLUSPLUS_SUFFIXES: Final = frozenset((".cpp", ".cc", ".cxx"))
@@ -117,6 +123,7 @@ def rewrite_fortran(
     lines = source_text.split("\n")
     if not is_fixed_form:
         _declare_all_memory(lines)
+    orders_lanes = False
     for first, last, start, words in _find_fortran_directives(lines, is_fixed_form):
         if _REQUIRES.match(words):
             lines[first] = _rewrite_requires(start, words)
@@ -127,6 +134,10 @@ def rewrite_fortran(
         if not is_fixed_form:
             private_variables.insert_watch_calls_fortran(lines, last, one)
         made = rewrite_for_runtime(one, "do", first + 1, _find_loop_variable_fortran(lines, last))
+        if one.head == ("end", "ordered") and orders_lanes:
+            made = OpenMPDirective(("end", LANES_IN_ORDER), ())
+        if "ordered" in one.head:
+            orders_lanes = one.is_order_of_lanes
         parts = split_combined(made)
         if parts == (one,):
             continue

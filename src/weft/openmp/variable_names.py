@@ -25,6 +25,7 @@ _ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
 _ATOMIC_CALL: Final = re.compile(r"\b__(?:sync|atomic)_\w+\s*\(\s*(?:\([^()]*\)\s*)*&?\s*(?P<name>[A-Za-z_]\w*)")
 _BY_POINTER: Final = re.compile(r"(?<![\w)\]])\s*\*\s*[A-Za-z_]\w*|\b__(?:sync|atomic)_\w+\s*\(")
 _PASSED: Final = re.compile(r"[(,]\s*&\s*([A-Za-z_]\w*)\s*[\[,)]")
+_ASSIGNMENT_OPERATOR: Final = re.compile(r"\boperator\s*(?:[-+*/%&|^]|<<|>>)?=(?:\(|$)")
 _SINGLE: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\b(?!\s*end\b).*\b(?:single|workshare)\b", re.I)
 _PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|[!c*]\$)", re.I)
 _ASSIGNED: Final = re.compile(
@@ -296,7 +297,7 @@ def guess_common_name(
             [name for call in one for name in _find_identifiers(get_preprocessed_line(call), fortran)] for one in calls
         ]
         common = set.intersection(*(own.union(more) for own, more in zip(sets, outer, strict=True)))
-    if name := _find_passed_name(texts, calls):
+    if name := _find_assigned_object(accesses, calls) or _find_passed_name(texts, calls):
         return name
     exact = (
         []
@@ -324,6 +325,23 @@ def guess_common_name(
             if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
                 return name
     return next((name for text in texts for name in _find_identifiers(text, fortran) if name in common), "")
+
+
+def _find_assigned_object(accesses: Sequence[tuple[AccessPlace, bool]], calls: Sequence[Sequence[AccessPlace]]) -> str:
+    """Return the variable that a statement assigns to by an operator of its class, if that makes one of the accesses
+    and the calls of the others have its name, too; "" otherwise.
+    """
+    if not (calls and all(calls)):
+        return ""
+    lines = [" ".join(map(get_preprocessed_line, one)) for one in calls]
+    for (place, write), one in zip(accesses, calls, strict=True):
+        if not (write and _ASSIGNMENT_OPERATOR.search(place.function)):
+            continue
+        assigned = [found["name"] for found in _ASSIGNED.finditer(get_preprocessed_line(one[0]))]
+        common = (name for name in assigned if all(name in _find_identifiers(line, False) for line in lines))
+        if name := next(common, ""):
+            return name
+    return ""
 
 
 def _find_passed_name(texts: Sequence[str], calls: Sequence[Sequence[AccessPlace]]) -> str:

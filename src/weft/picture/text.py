@@ -204,7 +204,7 @@ class _TextDrawing:
             return ""
         whom = [need.all_ranks() - {rank} for need, rank in zip(needs, group.ranks, strict=True) if need is not None]
         if all(one == whom[0] for one in whom):
-            return f", waits for {rank_words(whom[0])}" if whom[0] else ", waits for a rank that cannot come any more"
+            return f", waits for {rank_words(whom[0])}" if whom[0] else ", waits for a rank that can no longer come"
         if all(len(one) == 1 for one in whom):
             return (
                 f", each waits for rank {_peers_text(group.ranks, [min(one) for one in whom], len(self.trace.ranks))}"

@@ -174,9 +174,9 @@ static void refill_step_budget(void) {
 
 /* Note in the record that blocks of this program's malloc are not found. */
 static void note_unknown_malloc(void) {
-    static const char words[] =
-        "blocks of malloc's behind buffers: the program's malloc does not keep them as glibc's does; "
-        "buffers that are longer than their block, and windows that outlive it, are not found";
+    static const char words[] = "the heap blocks of buffers, because the program's malloc stores them in another way "
+                                "than glibc's: Weft does not find buffers that are longer than their block, nor "
+                                "windows that outlive it";
     uint8_t payload[sizeof words + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
     weft_write_bytes(&text, words, sizeof words - 1);

@@ -8,11 +8,11 @@
 #include "own_memory.h"
 
 enum { PAGES_AT_ONCE = 64 };
-static const char unreadable[] = "buffers that the recorder cannot read (memory of a GPU, or given back) were not "
-                                 "looked at: what the program writes into "
-                                 "them while MPI uses them is not found, nor are they hashed";
+static const char unreadable[] = "the contents of buffers that the recorder cannot read (memory of a GPU, or freed "
+                                 "memory): Weft neither finds writes to them while MPI uses them, nor hashes their "
+                                 "messages";
 static const char forbidden[] =
-    "buffers were not looked at, and messages were not hashed: the kernel does not let a process read its own memory "
+    "the contents of buffers and the hashes of messages, because the kernel does not let a process read its own memory "
     "(process_vm_readv, /proc/self/mem)";
 
 /* Copy pieces of memory that may not be there, one behind the other, to `to`. Return the bytes copied up to the first

@@ -42,9 +42,10 @@ static void note_unknown_python(const char *version) {
     char words[192];
     uint8_t payload[sizeof words + 16];
     struct weft_text text = {.p = payload, .end = payload + sizeof payload};
-    snprintf(words, sizeof words,
-             "lines of Python: they are read in the ordinary builds of CPython 3.11 to 3.14, and this is %.60s",
-             version);
+    snprintf(
+        words, sizeof words,
+        "lines of Python, because Weft reads them only in ordinary builds of CPython 3.11 to 3.14, and this is %.60s",
+        version);
     weft_write_bytes(&text, words, strlen(words));
     weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }

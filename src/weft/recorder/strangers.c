@@ -33,11 +33,9 @@ void weft_note_foreign_client(const struct weft_client *client) {
     const char *weft = client->version < WEFT_CLIENT_NAMED ? "an older Weft"
                        : client->weft && client->weft[0]   ? client->weft
                                                            : "another Weft";
-    snprintf(
-        words, sizeof words,
-        "%.300s was built with `weft cc` of %.40s, which this Weft does not watch: its own loads and stores are not "
-        "seen. Build it again with `weft cc`",
-        placed ? info.dli_fname : "a part of the program", weft);
+    snprintf(words, sizeof words,
+             "loads and stores of %.300s, because it was built with `weft cc` of %.40s: build it again with `weft cc`",
+             placed ? info.dli_fname : "a part of the program", weft);
     if (recording) weft_record_access_note(words);
     else if (waiting_count < STRANGERS) memcpy(waiting[waiting_count++], words, sizeof words);
 }

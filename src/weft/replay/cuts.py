@@ -48,7 +48,7 @@ class Cut:
     asked: tuple[EventId, ...] = ()
     """The events that a person named."""
     holds: list[Hold] = field(default_factory=list)
-    """Sends that wait until a call of another rank has returned; only of a cut without goals."""
+    """Sends that wait until a call of another rank has returned."""
 
     def meet(self, other: Cut) -> Cut:
         """Return the greatest cut (how far each thread goes) within both cuts: each thread stops at the earlier of its
@@ -67,12 +67,15 @@ class Cut:
 
 
 class Cuts:
-    """The cuts of a run, as goals for its ranks: how many entries of its plan each thread may pass."""
+    """The cuts of a run, as goals for its ranks: how many entries of its plan each thread may pass. In each cut with a
+    send of `holds`, the call that the send waits for has returned.
+    """
 
-    def __init__(self, trace: Trace, order: Order, plans: Sequence[RankPlan]) -> None:
+    def __init__(self, trace: Trace, order: Order, plans: Sequence[RankPlan], holds: Sequence[Hold] = ()) -> None:
         self.trace = trace
         self.order = order
         self.plans = plans
+        self.holds = holds
 
     def least_cut_reaching(self, events: Iterable[EventId], *, include_calls: bool = False) -> Cut:
         """Return the least cut (how far each thread goes) at which some calls are about to be made. With
@@ -269,12 +272,25 @@ class Cuts:
 
     @cached_property
     def _turn_edges(self) -> _TurnEdges:
-        """Return the order of accesses to windows as pairs of points, of which the first comes before the second. No
-        pairs if no plan has such accesses.
+        """Return the order of accesses to windows as pairs of points, of which the first comes before the second, and
+        of calls before the sends that are held back until these have returned. No pairs if no plan has either.
         """
         taken = any(plan.flags & PlanFlag.TURNS for plan in self.plans)
         ranks = self.trace.ranks[: len(self.plans)]
-        return _TurnEdges(self.order, ranks, find_turns(ranks) if taken else Turns())
+        edges = _TurnEdges(self.order, ranks, find_turns(ranks) if taken else Turns())
+        calls = [self._find_point(one.call_rank, one.call_thread, one.call_entries, end=True) for one in self.holds]
+        sends = [self._find_point(one.rank, one.thread, one.entries, end=False) for one in self.holds]
+        edges.add([edge for edge in zip(calls, sends, strict=True) if None not in edge])
+        return edges
+
+    def _find_point(self, rank: int, thread: int, entry: int, *, end: bool) -> tuple[int, int] | None:
+        """Return process and point of an entry of a plan, at its start or its end; None if the plan has no such
+        entry."""
+        plan = self.plans[rank].threads[thread]
+        mine = np.flatnonzero(self.trace.ranks[rank].event_threads == plan.slot)
+        if entry >= len(plan.entries):
+            return None
+        return self.order.point(rank, int(mine[int(plan.entries["event"][entry])]), end=end)
 
     def _goals_at(self, process: int, event: int, include_event: bool) -> Goals:
         """Return how many entries (recorded calls) of their plans the threads of a process pass before an event, or
@@ -309,6 +325,12 @@ class _TurnEdges:
                 process[mine] = int(order.processes.first[rank.index]) + slot
         self.first_in, self.second_in = process[pairs[:, 0]], process[pairs[:, 1]]
         self.first_end, self.second_end = over[pairs[:, 0]], begun[pairs[:, 1]]
+
+    def add(self, edges: Sequence[tuple[Any, Any]]) -> None:
+        """Add pairs ((process, point), (process, point)), of which the first point comes before the second."""
+        more = np.array(edges, np.int64).reshape(-1, 4)
+        self.first_in, self.first_end = np.append(self.first_in, more[:, 0]), np.append(self.first_end, more[:, 1])
+        self.second_in, self.second_end = np.append(self.second_in, more[:, 2]), np.append(self.second_end, more[:, 3])
 
 
 class _CollectiveParts:

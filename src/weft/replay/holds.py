@@ -7,7 +7,7 @@ yet. Without a hold the message may have arrived all the same, and its data hide
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from weft.base.event_id import EventId
@@ -100,39 +100,70 @@ def _has_thread(plans: Sequence[RankPlan], rank: int, thread: int) -> bool:
 
 @dataclass(slots=True)
 class HeldSends:
-    """The sends that still wait, and the goals by which their threads are stopped before them."""
+    """The sends that still wait. Their threads are stopped before them, whatever their goals are."""
 
     holds: list[Hold]
 
-    def start(self, controls: Sequence[ControlPage]) -> None:
-        """Stop each thread before its first send that has to wait."""
-        self._set_goals(controls, {(one.rank, one.thread) for one in self.holds})
+    @property
+    def threads(self) -> set[tuple[int, int]]:
+        """Return the threads that have sends which wait."""
+        return {(one.rank, one.thread) for one in self.holds}
 
-    def release(self, controls: Sequence[ControlPage], quiet_seconds: float) -> None:
+    def bound(self, thread: tuple[int, int], goal: int | None) -> int | None:
+        """Return the goal of a thread, or its first send that still waits if that comes before. None: no goal."""
+        waiting = [one.entries for one in self.holds if (one.rank, one.thread) == thread]
+        return min([*waiting, *([] if goal is None else [goal])], default=None)
+
+    def find_call_awaited_by(self, control: ControlPage, thread: int) -> tuple[int, int] | None:
+        """Return the thread (rank, slot) whose call a thread waits for, as it stands before a send that is held back;
+        None if it does not.
+        """
+        at = control.entries_passed(thread)
+        mine = [one for one in self.holds if (one.rank, one.thread, one.entries) == (control.rank, thread, at)]
+        return (mine[0].call_rank, mine[0].call_thread) if mine and control.is_parked(thread) else None
+
+    def release(
+        self, controls: Sequence[ControlPage], quiet_seconds: float, stopped: Collection[int] = ()
+    ) -> set[tuple[int, int]]:
         """Let sends go that need not wait any longer: their call has returned, or they are waiting and nothing has made
-        progress for PATIENCE seconds. `quiet_seconds`: seconds without progress.
+        progress for PATIENCE seconds. Return the threads that need new goals for that.
+
+        `quiet_seconds`: seconds without progress. `stopped`: ranks that a debugger has stopped at lines of the program.
         """
         left = [
             one
             for one in self.holds
             if not _has_returned(controls[one.call_rank], one)
-            and not (quiet_seconds > PATIENCE and controls[one.rank].is_parked(one.thread))
+            and not (
+                quiet_seconds > PATIENCE
+                and controls[one.rank].is_parked(one.thread)
+                and not controls[one.call_rank].is_parked(one.call_thread)
+                and one.call_rank not in stopped
+            )
         ]
-        freed = {(one.rank, one.thread) for one in self.holds} if len(left) < len(self.holds) else set()
+        freed = self.threads if len(left) < len(self.holds) else set()
         self.holds = left
-        self._set_goals(controls, freed)
+        return freed
 
-    def _set_goals(self, controls: Sequence[ControlPage], threads: Iterable[tuple[int, int]]) -> None:
-        """Stop each of some threads before its first send that still waits, or nowhere if it has none."""
-        for rank, thread in threads:
-            waiting = [one.entries for one in self.holds if (one.rank, one.thread) == (rank, thread)]
-            controls[rank].set_goal(min(waiting, default=None), thread)
+    def release_behind_stops(self, controls: Sequence[ControlPage], stopped: Collection[int]) -> None:
+        """Let sends go whose call has returned in a rank that is stopped at a line behind it. `stopped`: the ranks that
+        are stopped at lines.
+        """
+        self.holds = [
+            one
+            for one in self.holds
+            if one.call_rank not in stopped
+            or controls[one.call_rank].entries_passed(one.call_thread) <= one.call_entries
+        ]
 
 
 def _has_returned(control: ControlPage, hold: Hold) -> bool:
-    """Return whether the call of a hold has returned: its thread has made a later call, or has ended."""
+    """Return whether the call of a hold has returned: its thread has made a later call or is stopped before it, or has
+    ended."""
+    passed = control.entries_passed(hold.call_thread)
     return (
-        control.entries_passed(hold.call_thread) > hold.call_entries + 1
+        passed > hold.call_entries + 1
+        or (passed > hold.call_entries and control.is_parked(hold.call_thread))
         or control.is_past_record()
         or control.state is ControlState.ENDED
         or control.has_ended(hold.call_thread)

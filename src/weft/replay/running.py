@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -94,9 +94,18 @@ class Replay:
             self.controls[rank].set_goal(goal, thread, self.cut.polls.get((rank, thread), 0))
         if self.conductor is not None:
             self.conductor.start(self.controls)
-        elif self.cut.holds:
+        elif self.cut.holds and self.driver is None:  # a driver holds them back itself
             self._held = HeldSends(list(self.cut.holds))
-            self._held.start(self.controls)
+            self._set_goals_of_senders(self._held.threads)
+
+    def _set_goals_of_senders(self, threads: Iterable[Thread]) -> None:
+        """Stop each of some threads before its first send that still waits, or at its goal."""
+        for rank, thread in threads:
+            assert self._held is not None
+            goal = self.cut.goals.get((rank, thread))
+            bound = self._held.bound((rank, thread), goal)
+            polls = self.cut.polls.get((rank, thread), 0) if bound == goal else 0
+            self.controls[rank].set_goal(bound, thread, polls)
 
     def check_end(self, watch: RankWatch) -> bool:
         """Look at the ranks once, and return whether the replay has to end. If it has come to a result, `result` is
@@ -110,7 +119,7 @@ class Replay:
         now = time.monotonic()
         quiet = self._measure_quiet_seconds(watch, now)
         if self._held is not None:
-            self._held.release(self.controls, quiet)
+            self._set_goals_of_senders(self._held.release(self.controls, quiet))
         late = self.timeout is not None and now - self._began > self.timeout
         if self.cut.goals and (self.conductor is None or self.conductor.over) and self.is_at_goals(watch, quiet):
             self.settled, self.result = True, Result.STOPPED
@@ -176,6 +185,8 @@ class Replay:
         for rank, control in enumerate(self.controls):
             for thread in range(len(self.plans[rank].threads)) if self.is_sure_to_begin(rank) else ():
                 goal = self.cut.goals.get((rank, thread))
+                if self._held is not None and self._held.find_call_awaited_by(control, thread) is not None:
+                    return False
                 if control.state is ControlState.ENDED or (goal is not None and control.is_parked(thread)):
                     continue
                 if not self._has_reached_its_last_call(watch, rank, thread, quiet):

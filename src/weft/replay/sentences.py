@@ -113,12 +113,12 @@ def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) 
             f"event {index} of rank {rank}, {call_at(event)}, comes after the last call before which the rank can stop"
         )
     here = next_event(trace, session, control, mine)
-    no_stop = f"event {index} of rank {rank}, {call_at(event)}, is not a call that ranks can stop before"
+    no_stop = f"no replay can stop before event {index} of rank {rank}, {call_at(event)}"
     if control.entries_passed(mine) == position and here is not None and here.index > index:
         if control.is_parked(mine):
-            return f"{no_stop}: the rank stopped before the next one that is"
+            return f"{no_stop}: the rank stopped before the next call where it can"
         if (rank, mine) in session.outside:
-            return f"{no_stop}: its thread waits for another thread on the way to the next one that is"
+            return f"{no_stop}: its thread waits for another thread on the way to the next call where it can stop"
     return None
 
 

@@ -78,8 +78,8 @@ def _message_reasons(context: AnalysisContext, finding: Finding) -> list[str]:
         sender, call = context.named(send)
         known = int(context.count_in_past(context.order.past(send, end=False))[1][receiver])
         reasons.append(
-            f"rank {sender} sends in its call {call}; of rank {receiver}, only {plural(known, 'call')} surely finished "
-            f"before that, and the receive took its message in call {decided}, a later one"
+            f"rank {sender} sends in its call {call}; by then it knows of {plural(known, 'finished call')} of rank "
+            f"{receiver}, and the receive took its message in call {decided}, a later one"
         )
     return reasons
 

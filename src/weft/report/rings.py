@@ -124,11 +124,13 @@ class SuffixScope:
         unordered = sorted(one.name for one in ANALYSES if one.in_suffix == "ordered" and not self.is_ordered)
         lines = [f"checked in the recorded calls: {listed(searched)}"]
         if unordered:
-            lines.append(f"not checked, as the dropped calls decide {self._reason_for_no_order()}: {listed(unordered)}")
+            lines.append(
+                f"not checked, because the dropped calls decide {self._reason_for_no_order()}: {listed(unordered)}"
+            )
         left = [one.name for one in ANALYSES if one.in_suffix == "never"]
         return [
             *lines,
-            f"not checked, as only a part of the run is recorded: {listed(left)}; to check these, record without "
+            f"not checked, because only a part of the run is recorded: {listed(left)}; to check these, record without "
             "--keep",
         ]
 

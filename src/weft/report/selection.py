@@ -119,7 +119,7 @@ def select_findings(findings: Sequence[Finding], choice: SelectionOptions) -> Se
         known = Counter(choice.baseline.known)
         new = [one for one in told if not _strike_known_finding(known, baseline_key(one.to_json()))]
         if more := len(told) - len(new):
-            notes.append(f"{plural(more, 'finding')} left out, as {choice.baseline.path} has them already")
+            notes.append(f"{plural(more, 'finding')} left out, because {choice.baseline.path} has them already")
     return SelectedFindings(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
 
 
@@ -130,7 +130,8 @@ def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[F
     for rule in rules:
         if not any(rule.applies_to(one) for one in findings):
             yield (
-                f"{rule.where}: this rule suppresses nothing, as no finding matches it: correct the rule, or delete it"
+                f"{rule.where}: this rule suppresses nothing, because no finding matches it: correct the rule, or "
+                "delete it"
             )
 
 
@@ -186,8 +187,8 @@ def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unrea
             if matched["reason"]:
                 return matched["reason"]
             unread.append(
-                f"{site.file}:{number}: `weft: ignore {finding.kind}` suppresses nothing, as it gives no reason: add "
-                "one after a second colon"
+                f"{site.file}:{number}: `weft: ignore {finding.kind}` suppresses nothing, because it gives no reason: "
+                "add one after a second colon"
             )
     return next((rule.reason for rule in rules if rule.applies_to(finding)), "")
 

@@ -79,8 +79,8 @@ class TaskDebugger:
             raise UsageError(f"{repetitions!r} is not a number of times")
         if movement != "continue" and self.kind != "task":
             raise UsageError(
-                f"{self.focused_task().label} cannot be stepped, as it is not a task: set a breakpoint in it (`break`) "
-                "and `continue`, or choose a task (`task ID`)"
+                f"{self.focused_task().label} cannot be stepped, because it is not a task: set a breakpoint in it "
+                "(`break`) and `continue`, or choose a task (`task ID`)"
             )
         with deferring_interrupts():  # Ctrl-C is for the program that runs: where it has stopped is noted in any case
             return self._advance_repeatedly(movement, int(repetitions or 1))

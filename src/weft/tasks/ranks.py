@@ -285,7 +285,8 @@ class AsyncioHand(PythonHand):
         self._points = list(points)
         if self._follows and any(point.condition for point in points):
             raise DebuggerError(
-                "leave the condition out: Weft follows the tasks of this rank, and its breakpoints then have none"
+                "Weft follows the tasks of this rank, so its breakpoints cannot have conditions: leave the condition "
+                "out"
             )
         if any(point.task is not None for point in points):
             self.follow_tasks()

@@ -100,7 +100,8 @@ class Pack:
     def damaged(self, what: str) -> RunError:
         """Return the error for a pack that is damaged in `what`."""
         return RunError(
-            f"{self.path} is left out, as {what} is damaged or cut off: copy it again from where the run was recorded"
+            f"{self.path} is left out, because {what} is damaged or cut off: copy it again from where the run was "
+            "recorded"
         )
 
     def read_records(self, problems: list[str]) -> list[PackedFile]:

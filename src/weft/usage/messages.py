@@ -191,7 +191,7 @@ def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> I
         told = near or f"rank {receiver} " + (
             counts.describe_missing_rounds([event], [receiver])
             or counts.describe_missing_receives(event.rank.index, receiver, *_channel(match.sends, row))
-            or "never receives it"
+            or "posts no receive for it"
         )
         yield make_finding(
             "unmatched-send",
@@ -463,8 +463,8 @@ def _explain_irecv_room(receive: Event, room: int) -> str:
     if room != _IRECV_ROOM or not any(name.rpartition(".")[2] == "irecv" for name in spelled):
         return ""
     return (
-        f", as mpi4py's irecv makes a buffer of {room >> 10} KiB; give it one: irecv(bytearray({room << 5}), source, "
-        "tag), or set mpi4py.rc.irecv_bufsz before mpi4py.MPI is imported"
+        f", because mpi4py's irecv makes a buffer of {room >> 10} KiB; give it one: irecv(bytearray({room << 5}), "
+        "source, tag), or set mpi4py.rc.irecv_bufsz before mpi4py.MPI is imported"
     )
 
 

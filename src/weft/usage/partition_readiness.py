@@ -50,7 +50,11 @@ def _find_wrong_calls_on_request(traffic: Traffic, init: Event) -> Iterator[tupl
             if not 0 <= partition < partitions:
                 yield event, f"that partition {partition} is ready, but {{request}} has {partitions}", []
             elif not active:
-                yield event, f"that partition {partition} of {{request}} is ready, which is not started", []
+                yield (
+                    event,
+                    f"that partition {partition} of {{request}} is ready, although that operation is not started",
+                    [],
+                )
             elif partition in ready:
                 yield (
                     event,

@@ -327,7 +327,7 @@ class _TargetAccesses:
             "rma-race",
             f"rank {first.rank.index} {self._describe_access(one)} and rank {second.rank.index} "
             f"{self._describe_access(two)} access the same {plural(shared, 'byte')} of rank {target}'s window "
-            f"({sorts}), and nothing orders them: put a synchronisation of the window between them",
+            f"({sorts}), and nothing orders them: add a synchronisation of the window between them",
             [first, second],
             severity="warning" if atomic else "error",
             certainty="possible" if atomic else "certain",

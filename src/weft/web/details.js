@@ -109,7 +109,7 @@ export class Details {
 
   /** @param {Call} call */
   partners(call) {
-    if (call.partners === null) return el("p", { class: "quiet" }, "Weft matches the run; partners are known then …");
+    if (call.partners === null) return el("p", { class: "quiet" }, "Weft still matches the messages of the run and then shows the partners …");
     if (!call.partners.length) return null;
     return [
       el("h3", {}, "Partners"),
@@ -319,7 +319,7 @@ export class Details {
           {
             type: "button",
             id: "replay-here",
-            title: "Stop before this call; other ranks run only as far as that needs ( r )",
+            title: "Stop before this call; other ranks run only as far as is needed for that ( r )",
             onclick: () => this.actions.replay.to(event),
           },
           "Replay to here",

@@ -143,7 +143,7 @@ export class Page extends Calls {
       ["⤢", "The whole run ( f )", () => this.all()],
       ["‹", "Earlier ( ← )", () => this.pan(-0.4)],
       ["›", "Later ( → )", () => this.pan(0.4)],
-      ["↶", "Take the last window back ( u )", () => this.undo()],
+      ["↶", "Back to the previous time window ( u )", () => this.undo()],
     ];
     replace(
       byId("moves"),

@@ -156,11 +156,11 @@ export class Moves {
 
   undo() {
     this.flight = null;
-    if (!this.state.undo()) say("There is no window to take back.");
+    if (!this.state.undo()) say("There is no earlier time window.");
   }
   redo() {
     this.flight = null;
-    if (!this.state.redo()) say("There is no window that was taken back.");
+    if (!this.state.redo()) say("There is no later time window.");
   }
 
   // Rows

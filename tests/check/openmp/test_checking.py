@@ -938,3 +938,82 @@ int main(void) {{
 """,
     )
     assert {one.kind for one in found.findings} == kinds
+
+
+def test_an_object_that_a_class_assigns_to_is_named_and_the_loop_of_another_file_has_its_file(tmp_path: Path) -> None:
+    (tmp_path / "two.hh").write_text(
+        """struct two {
+    double x, y;
+    two(double a = 0, double b = 0) : x(a), y(b) {}
+    inline two &operator=(const two &other) {
+        x = other.x;
+        y = other.y;
+        return *this;
+    }
+};
+"""
+    )
+    (tmp_path / "loop.hh").write_text("#pragma omp parallel for\n")
+    text = """#include "two.hh"
+int main() {
+    two *middle = new two[51], *p = new two[101];
+#include "loop.hh"
+    for (int i = 0; i < 100; i++) {
+        middle[INDEX] = p[i];
+    }
+}
+"""
+    (one,) = run(tmp_path, text.replace("INDEX", "i / 2"), "prog.cpp").findings
+    assert one.message.startswith("data race on `middle`: iteration ")
+    assert " of the loop at loop.hh:1 writes it at prog.cpp:6" in one.message
+    assert run(tmp_path, text.replace("INDEX", "i").replace("[51]", "[101]"), "prog.cpp").findings == ()
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(
+    ("name", "text", "directive"),
+    [
+        (
+            "prog.c",
+            """int main(void) {
+    int a[40], log[40], at = 0;
+#pragma omp simd
+    for (int k = 0; k < 40; k++) {
+        a[k] = k;
+#pragma omp ordered simd
+        { log[at] = a[k]; at++; }
+    }
+    return log[39] != 39;
+}
+""",
+            "#pragma omp ordered simd",
+        ),
+        (
+            "prog.f90",
+            """program p
+  integer :: k, at = 0, log(40)
+!$omp simd
+  do k = 1, 40
+!$omp ordered simd
+    at = at + 1
+    log(at) = k
+!$omp end ordered
+  end do
+!$omp parallel do ordered
+  do k = 1, 40
+!$omp ordered
+    at = at + 1
+!$omp end ordered
+  end do
+  if (at /= 80) error stop
+end program
+""",
+            "!$omp ordered simd\n    at = at + 1\n    log(at) = k\n!$omp end ordered",
+        ),
+    ],
+)
+def test_blocks_of_lanes_in_order_race_with_nothing(tmp_path: Path, name: str, text: str, directive: str) -> None:
+    found = run(tmp_path, text, name)
+    assert (found.findings, found.status, found.looked.unchecked) == ((), 0, ())
+    plain = "\n".join(line for line in directive.splitlines() if "omp" not in line)
+    assert {one.kind for one in run(tmp_path, text.replace(directive, plain), name).findings} == {"data-race"}

@@ -181,7 +181,7 @@ def _render_growth(comparison: ValueComparison) -> Iterator[str]:
         return
     near = tolerance_option(max(map(compute_relative_distance, comparison.found[0])))
     other = f"other values differ by rounding alone ({near} accepts it)"
-    yield f"    it may be rounding that grew: {other}"
+    yield f"    it may be rounding that has grown: {other}"
     found = find_jump(comparison)
     if found is not None:
         one, times = found

@@ -62,20 +62,20 @@ class ListenerAddress:
         try:
             told = json.loads(text)
         except RecursionError as error:
-            raise ValueError("it nests too deep") from error
+            raise ValueError("it is nested too deeply") from error
         return cls.from_facts(told)
 
     @classmethod
     def from_facts(cls, facts: object) -> ListenerAddress:
         """Check an address that was parsed from JSON and return it. Raises ValueError if it is none."""
         if not isinstance(facts, dict) or not facts.keys() <= _KINDS.keys():
-            raise ValueError("it has other parts than a place")
+            raise ValueError("it has unknown parts")
         found = cls(**{"name": "", "addresses": [], "port": 0, "secret": "", **facts})
         fits = all(type(getattr(found, name)) is kind for name, kind in _KINDS.items())
         if not fits or not all(isinstance(one, str) for one in found.addresses) or not 0 < found.port < 1 << 16:
-            raise ValueError("a part of it is of another kind than a place's")
+            raise ValueError("one of its parts has the wrong type")
         if not re.fullmatch(r"[^/\0]*[^/\0.][^/\0]*", found.name) or not bytes.fromhex(found.secret):
-            raise ValueError("it has no name that a folder can have, or no secret")
+            raise ValueError("its name is not a name for a folder, or it has no secret")
         return found
 
 

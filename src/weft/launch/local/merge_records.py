@@ -34,8 +34,8 @@ def move_records(run: RunDirectory, folders: Iterable[Path]) -> list[str]:
                 target.parent.mkdir(exist_ok=True)
                 if target.exists() and is_of_another_process(path, target):
                     problems.append(
-                        f"{path.name} of {folder.name} is left out, as the run has a file of this name from another "
-                        "process"
+                        f"{path.name} of {folder.name} is left out, because the run has a file of this name from "
+                        "another process"
                     )
                 else:
                     path.replace(target)

@@ -17,7 +17,7 @@ static size_t release_room = FIRST_RELEASES, release_count;
 
 /* Return the place of an address in the table of releases: its own, or a free one. */
 static struct release *find_release_slot(uintptr_t address) {
-    size_t at = (address >> 2) * 0x9E3779B97F4A7C15u >> 20;
+    size_t at = (address >> 2) * 0x9E3779B97F4A7C15u >> 36;
     while (releases[at & (release_room - 1)].address && releases[at & (release_room - 1)].address != address) at++;
     return &releases[at & (release_room - 1)];
 }

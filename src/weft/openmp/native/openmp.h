@@ -251,7 +251,7 @@ strand_t create_strand(strand_t parent, enum kind kind, uint64_t locks);
 strand_t create_share(strand_t parent, const struct work *work, int64_t index); /* an iteration or a lane */
 void set_share_index(strand_t strand, int64_t index);
 bool is_ordered(strand_t earlier, strand_t later);
-bool is_ordered_nearby(strand_t earlier, strand_t later, bool answer_if_unknown); /* by a search of a few steps */
+bool is_ordered_nearby(strand_t earlier, strand_t later, int steps, bool answer_if_unknown);
 bool is_ordered_without_locks(strand_t earlier, strand_t later); /* whoever has a lock first */
 bool are_of_same_thread(strand_t earlier, strand_t later);
 void order_strand_after(strand_t strand, strand_t earlier, strand_t last);

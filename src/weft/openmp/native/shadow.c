@@ -146,6 +146,8 @@ static bool are_lanes_safe(strand_t earlier, strand_t later, bool is_read_first)
 
 /* What is known to come before the running strand, is known of all its accesses. */
 enum search { THOROUGH, BRIEF_OR_TRUE, BRIEF_OR_FALSE };
+#define BRIEF 128 /* edges; between atomic accesses: */
+#define BRIEFER 16
 
 /* Return whether the access of a mark happens before the running strand; if so, remember the mark, since it then
  * precedes all accesses of this strand. */
@@ -154,7 +156,8 @@ static bool is_access_of_mark_earlier(mark_t number, enum search search) {
     if (is_calm_mark(number)) return true;
     strand_t strand = get_mark_strand(number);
     bool result = search == THOROUGH ? is_ordered(strand, now.current)
-                                     : is_ordered_nearby(strand, now.current, search == BRIEF_OR_TRUE);
+                                     : is_ordered_nearby(strand, now.current, number & ATOMIC ? BRIEFER : BRIEF,
+                                                         search == BRIEF_OR_TRUE);
     if (!result) return false;
     now.past[turn++ % PAST] = number;
     now.any_past = true;

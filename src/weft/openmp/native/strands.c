@@ -347,7 +347,6 @@ static bool has_no_outgoing_edge(strand_t strand) {
 
 #define SEARCH 256 /* steps that each search adds to what all may take */
 #define SEARCHES (1 << 24) /* so many at first, and at most */
-#define SHORT 128 /* edges */
 static int64_t steps_left = SEARCHES;
 
 /* Count a step of a path search and return whether it may go on. If the overall budget is used up, report once that the
@@ -439,9 +438,9 @@ static bool is_ordered_by(strand_t earlier, strand_t later, struct short_search 
 
 bool is_ordered(strand_t earlier, strand_t later) { return is_ordered_by(earlier, later, NULL); }
 
-/* Return whether `earlier` happens before `later` if a search of a few steps shows it, else `answer_if_unknown`. */
-bool is_ordered_nearby(strand_t earlier, strand_t later, bool answer_if_unknown) {
-    return is_ordered_by(earlier, later, &(struct short_search){SHORT, answer_if_unknown});
+/* Return whether `earlier` happens before `later` if a search of so many steps shows it, else `answer_if_unknown`. */
+bool is_ordered_nearby(strand_t earlier, strand_t later, int steps, bool answer_if_unknown) {
+    return is_ordered_by(earlier, later, &(struct short_search){steps, answer_if_unknown});
 }
 
 /* Return whether `earlier` happens before `later` no matter which thread takes a lock first. */
