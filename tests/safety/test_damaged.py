@@ -102,7 +102,7 @@ def test_a_communicator_without_the_rank_that_defines_it_is_left_out() -> None:
     whole, damaged = defined(0), defined(1)
     assert whole.ranks[0].comm(256).members == (0, 1) and not whole.problems  # type: ignore[union-attr]
     assert damaged.ranks[0].comm(256) is None
-    assert "rank 0 defines a communicator that it is not in: left out" in damaged.problems
+    assert "rank 0 defines a communicator that it is not in; Weft ignores it" in damaged.problems
 
 
 def test_a_run_json_that_says_of_mpi_what_it_is_not_tells_nothing_of_files(tmp_path: Path) -> None:
