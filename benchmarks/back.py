@@ -1,8 +1,8 @@
-"""What a step back costs on a run of 100,000 calls: time on the wall, and processor time of all processes.
+"""What a step back and `reverse-continue` cost on a run of 100,000 calls: time on the wall, and of all processors.
 
     python benchmarks/back.py [--calls 100000] [--steps 12] [--write]
 
-Three ranks of back.c stand in the middle of their run. The first step back starts its replays; the ones behind it find
+Four ranks of back.c stand in the middle of their run. The first step back starts its replays; the ones behind it find
 replays that wait, as a person looks at each stop until two wait again. --write puts the table into docs/performance.md.
 """
 
@@ -26,10 +26,11 @@ from weft.tasks.ranks import TaskPrompt, attach_debugger_to_rank, prepare_replay
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
-RANKS = 3
+RANKS = 4
 AGAIN = "until two wait again"
-LIMIT = 0.5
-"""Seconds that a step back may take."""
+LIMIT, LIMIT_TO_BREAKPOINT = 1.0, 3.0
+"""Seconds that a step back, and that a way back to a breakpoint may take."""
+TO_BREAKPOINT = "to the breakpoint before"
 HERTZ = os.sysconf("SC_CLK_TCK")
 
 
@@ -91,12 +92,15 @@ def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
         debugger.first()
         for command in (f"until 1:{calls // RANKS // 2}", f"break 1:back.c:{line}", "continue", "delete", "rank 1"):
             prompt.answer(command)
-        for _ in range(count):
+        for nth in range(count + count // 3):
+            if nth == count:
+                prompt.answer(f"break 1:back.c:{line}")
             before, since = meter.spent(), time.monotonic()
-            prompt.answer("reverse-next @1")
+            prompt.answer("reverse-next @1" if nth < count else "reverse-continue")
             took = time.monotonic() - since
             stop = debugger.describe_thread(1)["at"]
-            yield f"{stop['function']}:{stop['line']}", took, (between := meter.spent()) - before
+            place = f"{stop['function']}:{stop['line']}" if nth < count else TO_BREAKPOINT
+            yield place, took, (between := meter.spent()) - before
             since = time.monotonic()
             for checkpoint in debugger.checkpoints.kept:
                 checkpoint.thread.join()
@@ -106,7 +110,7 @@ def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
 
 
 def table(calls: int, count: int) -> Iterator[Row]:
-    """Seconds of a step back on 3 ranks."""
+    """Seconds of a step back, and of a way back to a breakpoint, on 4 ranks."""
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as name:
         run, line = recorded(Path(name), "back.c", RANKS, calls // RANKS)
         found = []
@@ -114,11 +118,14 @@ def table(calls: int, count: int) -> Iterator[Row]:
             found.append(one)
             print(f"  {one[0]:<20} {one[1]:.2f} s, of processors {one[2]:.2f} s", flush=True)
     yield ["step back", "seconds, median", "longest", "of processors, median", "longest"]
-    back = [one for one in found if one[0] != AGAIN]
-    rows = ("the first", back[:1]), ("each one after it", back[1:]), (AGAIN, [one for one in found if one[0] == AGAIN])
+    far = [one for one in found if one[0] == TO_BREAKPOINT]
+    back = [one for one in found if one[0] not in (AGAIN, TO_BREAKPOINT)]
+    waits = [one for one in found if one[0] == AGAIN]
+    rows = ("the first", back[:1]), ("each one after it", back[1:]), (TO_BREAKPOINT, far), (AGAIN, waits)
     for title, some in rows:
         wall, spent = sorted(took for _, took, _ in some), sorted(used for _, _, used in some)
-        over = "" if title != "each one after it" or wall[-1] <= LIMIT else f" **over {LIMIT}**"
+        limit = {"each one after it": LIMIT, TO_BREAKPOINT: LIMIT_TO_BREAKPOINT}.get(title, wall[-1])
+        over = "" if wall[-1] <= limit else f" **over {limit}**"
         yield [title, f"{statistics.median(wall):.2f}", f"{wall[-1]:.2f}{over}", f"{statistics.median(spent):.2f}",
                f"{spent[-1]:.2f}"]  # fmt: skip
 

@@ -93,7 +93,7 @@ def test_an_inlined_function_is_gone_back_through_and_a_refusal_leaves_all_ranks
     commands = [f"break inlined.c:{first}", "continue", "delete", f"break inlined.c:{first + 2}", "reverse-continue",
                 "where @0-1", "next @0", "next @0", "reverse-next"]  # fmt: skip
     script.write_text("\n".join(commands) + "\n")
-    said = execute([*WEFT, "debug", tmp_path / "run", "-x", script]).stdout
+    said = execute([*WEFT, "debug", tmp_path / "run", "-x", script], timeout=150).stdout
     parts = dict(zip(commands, said.split("(weft) ")[1:], strict=True))
     assert f"ranks 0 and 1  at inlined.c:{first} in fill" in parts["continue"], said
     assert "no breakpoint was passed" in parts["reverse-continue"], said

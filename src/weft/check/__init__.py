@@ -66,7 +66,7 @@ def check_program(request: CheckRequest, folder: Path) -> CheckResult:
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
-    front_end = find_front_end(request.sources, launched=bool(request.launcher))
+    front_end = find_front_end(request.sources, launched=bool(request.launcher or request.program))
     front_end.refuse_unsupported_options(request)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)

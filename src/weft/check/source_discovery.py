@@ -201,12 +201,26 @@ def find_built_program(command: Sequence[str]) -> tuple[int, DiscoveredSources]:
             "sources: weft check prog.c"
         )
     path = paths[at]
+    linked = [word for one in calls if "file" not in one for word in list_link_inputs(one)]
+    for word, library in list(find_recorded_libraries(linked)):
+        linked.remove(word)
+        calls += (own := read_compiler_calls(library))
+        linked += (word for one in own if "file" not in one for word in list_link_inputs(one))
     build = collect_sources(parse_entries([one for one in calls if "file" in one], path.parent))
     left = [source for source in build.sources if not source.is_file()]
     if left:
         raise UsageError(f"{path} was built from {left[0]}, which does not exist any more: build it again")
-    linked = tuple(word for one in calls if "file" not in one for word in list_link_inputs(one))
-    return at, dataclasses.replace(build, linked=linked)
+    return at, dataclasses.replace(build, linked=tuple(linked))
+
+
+def find_recorded_libraries(link_words: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yield (word, path) for each shared library among a link's words that `weft cc` built: it names its sources."""
+    folders = [Path(word[2:]) for word in link_words if word.startswith("-L")]
+    for word in dict.fromkeys(link_words):
+        named = [folder / f"lib{word[2:]}.so" for folder in folders] if word.startswith("-l") else [Path(word)]
+        path = next((one for one in named if ".so" in one.name and one.is_file() and is_elf_file(one)), None)
+        if path is not None and read_compiler_calls(path):
+            yield word, path
 
 
 def is_elf_file(path: Path) -> bool:

@@ -183,7 +183,9 @@ class BackwardSearch:
         """Yield the positions of earlier calls of the rank from which to search forward: the nearest first, then at
         growing distances. Calls at `below` and later are left out, as no tick follows them.
         """
-        here, calls = self.now[self.rank, 0], 1 + self.inside
+        marks = self.marks
+        is_quick = bool(marks.points) and not marks.lines and not marks.watches  # a visit costs little, a replay much
+        here, calls = self.now[self.rank, 0], (WIDER if is_quick else 1) + self.inside
         while here:
             base = max(here - calls, self.floor)
             if base < below:

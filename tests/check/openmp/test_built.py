@@ -114,6 +114,31 @@ def test_a_program_of_a_build_is_checked_from_its_own_sources_and_with_their_opt
     ] == ([("data-race", "part.c", 8)] if status else [])
 
 
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(("clause", "status"), [("reduction(+:sum)", 0), ("", 1)], ids=["right", "faulty"])
+def test_the_loops_of_a_shared_library_that_weft_cc_built_are_checked(clause: str, status: int, tmp_path: Path) -> None:
+    """The program's own source has no directive."""
+    (tmp_path / "part.c").write_text(
+        f"""double part(int n) {{
+    double sum = 0;
+#pragma omp parallel for {clause}
+    for (int i = 0; i < n; i++) sum += i;
+    return sum;
+}}
+"""
+    )
+    (tmp_path / "main.c").write_text("double part(int); int main(void) { return part(100) != 4950; }\n")
+    for words in (
+        ["-fopenmp", "-g", "-fPIC", "-shared", "part.c", "-o", "libpart.so"],
+        ["-g", "main.c", "-o", "prog", "-L.", "-lpart", f"-Wl,-rpath,{tmp_path}"],
+    ):
+        made = execute([*WEFT, "cc", "gcc", *words], timeout=60, cwd=tmp_path)
+        assert made.returncode == 0, made.stderr
+    done = execute([*WEFT, "check", "--", "./prog"], timeout=60, cwd=tmp_path)
+    assert ("part.c:4" in done.stdout, done.returncode) == (bool(status), status), done.stdout + done.stderr
+    assert "1 parallel loop (1 run, 100 iterations)" in done.stderr + done.stdout
+
+
 @pytest.mark.matrix
 def test_the_program_keeps_a_stack_that_is_not_executed(tmp_path: Path) -> None:
     program = built(tmp_path, "reduction(+:sum)")

@@ -25,8 +25,8 @@ def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
     """Return the front end for a program's sources. Raises UsageError if none reads them, or they are of several
     languages.
 
-    `launched`: a launcher starts the program, which not every front end can have. If several front ends read these
-    suffixes, the first (by module name) that finds its directives in the sources is taken.
+    `launched`: it is a program that a build has made, which not every front end can have. If several front ends read
+    these suffixes, the first (by module name) that finds its directives in the sources is taken.
     """
     suffixes = {source.suffix.lower() for source in sources}
     known = load_front_ends().values()
