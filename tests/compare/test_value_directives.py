@@ -245,7 +245,7 @@ def test_a_run_is_stopped_at_the_first_difference(tmp_path: Path) -> None:
     ("words", "why"),
     [
         (["--trace", "c.toml", "--only", "halo-write", "stencil.cdv"], "--only chooses findings"),
-        (["--live", "stencil.cdv"], "--live compares values: add --trace CONFIG"),
+        (["--live", "stencil.cdv"], "--live works only with --trace CONFIG: add that"),
         (["--trace", "c.toml", "-p", "40x40", "stencil.cdv"], "Weft simulates at most 256"),
         (["--trace", "c.toml", "missing.cdv"], "missing.cdv is not a file"),
         (["--trace", "c.toml", "-D", "N=3", "prog.py"], "-D has no effect on a Python (Numba) program"),

@@ -219,7 +219,7 @@ def test_a_run_of_three_hosts_is_replayed_on_one(hosts: Hosts, line: Line, mode:
     hosts.run("a", line("a,b,c", "step", mode))
     done = hosts.run("a", [*WEFT, "replay"])
     assert done.returncode == status, done.stderr
-    assert "note: recorded with --local on a, b, c: the replay runs all ranks on this host" in done.stderr
+    assert "note: the run was recorded with --local on a, b, c. The replay runs all ranks on this host" in done.stderr
     assert ("recv(source=1, tag=5) at step.c:" if status else "replayed 6 ranks, 12 calls") in done.stderr
     stop = hosts.run("a", [*WEFT, "replay", "--until", "4:MPI_Allreduce"])
     assert stop.returncode == 0, stop.stderr

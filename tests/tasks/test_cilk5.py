@@ -131,7 +131,7 @@ def test_a_name_means_where_cilk2c_has_put_it() -> None:
 def test_what_was_not_taken_back_is_said_to_be_old() -> None:
     """A variable that the slow clone needs no more has its last kept value, and one that was never kept has none."""
     told = looked("n", "n", entry=2)
-    assert told.startswith("<_cilk_frame->scope0.n> (n: not used any more")
+    assert told.startswith("<_cilk_frame->scope0.n> (n: no longer used")
     with pytest.raises(DebuggerError, match="name has no value any more: another worker took up the task"):
         looked("name", "name", entry=2)
 

@@ -284,7 +284,7 @@ class _WindowMemory:
         made = make_finding(
             "rma-race",
             f"rank {first_program.rank.index} {verbs[0]} {_describe_bytes(shared_bytes)} of rank {self.target}'s "
-            f"shared window{key[0]}, rank {second_program.rank.index} {verbs[1]} them{key[1]}, and nothing "
+            f"shared window{key[0]} and rank {second_program.rank.index} {verbs[1]} them{key[1]}, and nothing "
             "orders the two: add a synchronisation of the window between them",
             [],
             evidence=MetShared(

@@ -174,7 +174,7 @@ def debug_values(made: ValueComparison, run: Path, *, trust: bool = False) -> No
 
     where = find_first_visit(made)
     if where is None:
-        say("no debugger is opened: the difference is not at a line of the program with a source file")
+        say("Weft opens no debugger: the value that differs was not recorded at a line of a source file")
         return
     before = ["ignore 1 " + str(where.before)] if where.before else []
     debug_at(run, [f"break {where.rank}:{where.file}:{where.line}", *before, "continue"], trust=trust)
@@ -183,7 +183,7 @@ def debug_values(made: ValueComparison, run: Path, *, trust: bool = False) -> No
 def debug_at(run: Path, commands: list[str], *, trust: bool) -> None:
     """Open the debugger on a replay of a run, and run some commands before those that a person types."""
     if not (run / "ranks").is_dir():
-        say(f"no debugger is opened: {shorten_path(run)} has no MPI calls, so it cannot be replayed")
+        say(f"Weft opens no debugger: {shorten_path(run)} has no MPI calls, so it cannot be replayed")
         return
     from weft.cli import _asked
     from weft.cli.debug import run_debugger

@@ -213,7 +213,7 @@ class Communicators:
             if local is None or remote is None:
                 continue
             if definition.local and not _includes_rank(rank.rank, definition.local):
-                self._note_problem(f"rank {rank.index} defines a communicator that it is not in: left out")
+                self._note_problem(f"rank {rank.index} defines a communicator that it is not in; Weft ignores it")
                 continue
             parent = own.get(definition.parent)
             if not definition.inter and not definition.local and parent is not None:
@@ -276,7 +276,7 @@ class Communicators:
         """
         total = sum(run.count for run in members)
         if total > min(MAX_MEMBERS, self._budget):
-            self._note_problem(f"rank {rank.index} defines a communicator of {total} members: left out")
+            self._note_problem(f"rank {rank.index} defines a communicator of {total} members; Weft ignores it")
             return None
         self._budget -= total
         found: list[int] = []
