@@ -109,7 +109,8 @@ export class Details {
 
   /** @param {Call} call */
   partners(call) {
-    if (call.partners === null) return el("p", { class: "quiet" }, "Weft still matches the messages of the run and then shows the partners …");
+    if (call.partners === null)
+      return el("p", { class: "quiet" }, "Weft still matches the messages of the run and then shows the partners …");
     if (!call.partners.length) return null;
     return [
       el("h3", {}, "Partners"),
