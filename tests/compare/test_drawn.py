@@ -63,7 +63,7 @@ def test_runs_are_compared_by_their_folders_with_the_words_of_the_command(tmp_pa
     assert weft.differences(tmp_path / "a", tmp_path / "b", absolute=1e-5).alike
     with pytest.raises(UsageError, match="'relativ' is not a setting; the nearest is 'relative'"):
         weft.differences(tmp_path / "a", tmp_path / "b", relativ=1)
-    with pytest.raises(UsageError, match="-1 is not a number from 0 on"):
+    with pytest.raises(UsageError, match="-1 is not a number of 0 or more"):
         weft.differences(tmp_path / "a", tmp_path / "b", ulps=-1)
     with pytest.raises(TraceError, match="has no values"):
         weft.differences(tmp_path, tmp_path / "b")

@@ -67,7 +67,7 @@ def test_a_message_is_decoded_by_its_datatype(cells: Recorded) -> None:
     assert "from rank 0 to rank 1, tag 5, world: 2 x datatype 1, 40 bytes\n" in out
     assert "  holds     1 0.5 2.0 2 3.0 4.0\n" in out  # a struct, resized
     assert "  holds     1.0 5.0 9.0\n" in out  # a column
-    assert "  received  never in this record\n" in out
+    assert "  received  never, in this record\n" in out
     assert "  holds     11 1.5 2.0 12 3.0 4.0\n" in out
     assert "neither sends nor receives a message" in out
 
