@@ -172,9 +172,8 @@ def damped_fixed(a, near, use):
         if use:
             factor = a[i] * 0.5
         step = a[i]
-        for _ in range(2):
-            if use:
-                step -= factor
+        if use:
+            step -= factor
         total += step
     return total
 
