@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.access.recorded_accesses import AccessTable, BufferTable, ByteRanges, PlacedRows, compute_return_ticks
+from weft.access.recorded_accesses import AccessTable, BufferTable, ByteRanges, PlacedRows
 from weft.access.wording import add_access_site, format_bytes, format_site
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
@@ -29,7 +29,7 @@ from weft.terms.datatype_layouts import layout_of_elements
 from weft.terms.describe import site_suffix
 from weft.terms.event_findings import call_at, make_finding, make_left_out_note
 from weft.trace import Event, Flag, Rank, Trace
-from weft.trace.layout import GUESSED, TouchKind
+from weft.trace.layout import GUESSED, TouchKind, compute_return_ticks
 from weft.usage.epochs import read_epochs
 from weft.usage.rma_completion import find_completing_events
 
@@ -125,9 +125,9 @@ class _PendingBuffers:
             before = self.touches.before
             return np.arange(np.searchsorted(before, start, "right"), np.searchsorted(before, end, "right"))
         blocking, events = start == end, self.rank.events
-        begun = int(events["enter"][start]) if blocking else int(compute_return_ticks(self.rank, np.array([start]))[0])
+        begun = int(events["enter"][start]) if blocking else int(compute_return_ticks(events[start : start + 1])[0])
         over = int(events["enter"][end]) if end < len(self.rank) else _EVER
-        over = int(compute_return_ticks(self.rank, np.array([start]))[0]) if blocking else over
+        over = int(compute_return_ticks(events[start : start + 1])[0]) if blocking else over
         first, last = np.searchsorted(self.clock, begun, "right"), np.searchsorted(self.clock, over)
         rows = self.by_clock[first:last]
         own = self.rank.locate(start)[0].slot

@@ -12,8 +12,7 @@ from weft.order import Order
 from weft.order.threads import ThreadOrder
 from weft.terms.calls import masks_of, word_set
 from weft.terms.windows import EXCLUSIVE
-from weft.trace import Flag, Rank, Trace
-from weft.trace.layout import decode_durations
+from weft.trace import Rank, Trace
 from weft.usage.lock_handovers import Handovers
 from weft.usage.window_accesses import RmaAccesses
 
@@ -203,31 +202,22 @@ def place_among_events(program: WindowAccesses) -> tuple[list[list[int]], list[l
     one_thread = len(rank.threads) == 1
     if one_thread and len(np.unique(touches.tid)) == 1 and not (touches.slot < 0).any():
         return [[event] for event in touches.before.tolist()], [[event - 1] for event in touches.before.tolist()]
-    enter = rank.events["enter"].astype(np.int64)
-    leave = enter + decode_durations(rank.events["duration"]).astype(np.int64)
-    is_over = rank.events["flags"] & Flag.CLOSED != 0
     threads = ThreadOrder(rank)
     after: list[list[int]] = [[] for _ in range(len(touches))]
     before: list[list[int]] = [[] for _ in range(len(touches))]
     for number, thread in enumerate(rank.threads):
-        events = np.flatnonzero(rank.event_threads == number)
-        complete = events[is_over[events]]
-        for other in np.unique(touches.tid).tolist():
-            rows = np.flatnonzero(touches.tid == other)
-            ticks, name = touches.first[rows], threads.name_thread(other)
+        calls = threads.calls[number]
+        for tid in np.unique(touches.tid).tolist():
+            rows = np.flatnonzero(touches.tid == tid)
+            ticks, name, own = touches.first[rows], threads.name_thread(tid), touches.own_events[rows]
             if name == thread.slot:
-                own = touches.own_events[rows]
-                first = np.where(own >= 0, own, np.searchsorted(enter[events], ticks))  # it had no calls yet
-                last = first - 1
-                last_events = events
+                at = np.where(own >= 0, own, np.searchsorted(calls.begun, ticks))  # it had no calls yet
+                padded = np.concatenate([[-1], calls.events, [-1]])
+                first, last = padded[at + 1], padded[at]
             else:
-                first = np.searchsorted(enter[events], threads.find_first_after(name, ticks, thread.slot))
-                until = threads.find_last_before(name, ticks, thread.slot)
-                last = np.searchsorted(leave[complete], until, "right") - 1
-                last_events = complete
-            for row, f, b in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
-                if f < len(events):
-                    after[row].append(int(events[f]))
-                if b >= 0:
-                    before[row].append(int(last_events[b]))
+                first = threads.find_first_calls(name, ticks, number)
+                last = threads.find_last_calls(name, ticks, number)
+            for row, next_event, last_event in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
+                after[row] += [next_event] if next_event >= 0 else []
+                before[row] += [last_event] if last_event >= 0 else []
     return after, before

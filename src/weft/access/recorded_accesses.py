@@ -17,7 +17,7 @@ from weft.terms.argument_columns import Ints
 from weft.terms.byte_layouts import Layout, first_shared_blocks
 from weft.terms.strided_blocks import Strided
 from weft.trace import Rank
-from weft.trace.layout import NO_EVENTS, TouchKind, decode_durations
+from weft.trace.layout import NO_EVENTS, TouchKind
 
 _HOLDS_FROM: Final = int(TouchKind.SENT)
 
@@ -242,10 +242,3 @@ class PlacedRows:
 def _int_column(rows: NDArray[Any], name: str) -> Ints:
     column: Ints = rows[name].astype(np.int64)
     return column
-
-
-def compute_return_ticks(rank: Rank, events: Ints) -> Ints:
-    """Return the clock ticks at which some calls of a rank returned. `events`: their indices."""
-    chosen = rank.events[events]
-    result: Ints = (chosen["enter"] + decode_durations(chosen["duration"])).astype(np.int64)
-    return result

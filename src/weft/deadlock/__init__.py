@@ -28,8 +28,9 @@ def find(trace: Trace, gone: Collection[int] = (), *, is_seen: bool = False) -> 
     somebody saw that no thread outside MPI can go on by itself.
     """
     standstill = Standstill(trace, gone, is_seen=is_seen)
-    surely_wait = bool(standstill.stuck) and _sends_surely_wait(standstill)
-    proven = standstill.stuck if surely_wait else Standstill(trace, gone, buffering=True, is_seen=is_seen).stuck
+    proven = standstill.stuck
+    if proven and not _sends_surely_wait(standstill):
+        proven = Standstill(trace, gone, buffering=True, is_seen=is_seen).stuck
     proven -= standstill.ranks_with_other_threads
     found = [(part, _make_finding(standstill, part)) for part in find_components(standstill.stuck, standstill.needs)]
     result = [told if part <= proven else replace(told, certainty="possible") for part, told in found]

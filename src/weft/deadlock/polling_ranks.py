@@ -20,7 +20,7 @@ from weft.mpi.meaning import base_name, find_meaning
 from weft.terms import calls
 from weft.terms.library_code import innermost_user_site
 from weft.trace import Ending, EndingKind, Event, Rank, Trace
-from weft.trace.layout import decode_durations
+from weft.trace.layout import compute_return_ticks
 from weft.trace.sites import CallSite
 
 LEAST_NS: Final = 1e9
@@ -135,7 +135,7 @@ def _find_polling(rank: Rank, rows: NDArray[np.int64]) -> Polling | None:
     if not len(rows):
         return None
     count = int(events["count"].sum())
-    last_ticks = int(events["enter"][-1]) + int(decode_durations(events["duration"][-1:])[0])
+    last_ticks = int(compute_return_ticks(events[-1:])[0])
     span = rank.axis.ns(last_ticks) - rank.axis.ns(int(events["enter"][0]))
     polls = _pick_different_polls(rank, rows)
     if span < LEAST_NS or count < LEAST_POLLS or not polls:

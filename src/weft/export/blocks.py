@@ -16,7 +16,7 @@ from weft.terms.run_extent import Extent
 from weft.trace import Event, Flag, Function, FunctionTable, Rank
 from weft.trace.conditions import comm_ids
 from weft.trace.functions import MAX_ID
-from weft.trace.layout import COUNT_IN_TAIL, RANK_INVALID_BASE, Events, decode_durations
+from weft.trace.layout import COUNT_IN_TAIL, RANK_INVALID_BASE, Events, compute_return_ticks
 
 BLOCK: Final = 1 << 14
 """Events that are held in memory at a time."""
@@ -108,7 +108,7 @@ class Block:
         """Return the time in ns at which each call returned. A call that never returned is taken to last until the
         thread's next call, or else until the end of the run.
         """
-        leave = self.rank.axis.ns_array(self.events["enter"] + decode_durations(self.events["duration"]))
+        leave = self.rank.axis.ns_array(compute_return_ticks(self.events))
         for place in np.flatnonzero(self.open).tolist():
             thread, position = self.rank.locate(int(self.index[place]))
             following = thread.events["enter"][position + 1 : position + 2]

@@ -20,7 +20,7 @@ from weft.native.headers.order import CollKind as Kind
 from weft.order.threads import ThreadOrder
 from weft.trace import Flag, Rank, Trace
 from weft.trace.births import NOT_RECORDED, list_spawns
-from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN, decode_durations
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
 
 U32 = NDArray[np.uint32]
 EdgeColumns = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
@@ -235,23 +235,17 @@ def _clock_edges(trace: Trace, processes: Processes) -> Iterator[EdgeColumns]:
     not.
     """
     for rank in trace.ranks:
-        columns = processes.events[int(processes.first[rank.index]) : int(processes.first[rank.index + 1])]
-        if len(columns) < 2:
+        if len(rank.threads) < 2:
             continue
-        enter = rank.events["enter"].astype(np.int64)
-        leave = enter + decode_durations(rank.events["duration"]).astype(np.int64)
-        is_over = rank.events["flags"] & Flag.CLOSED != 0
-        of_threads, slots = ThreadOrder(rank), [thread.slot for thread in rank.threads]
-        for source, own in enumerate(columns):
-            for target, others in enumerate(columns):
-                if source == target or own is None or others is None:
+        threads, first = ThreadOrder(rank), int(processes.first[rank.index])
+        for source in range(len(threads.calls)):
+            for target, calls in enumerate(threads.calls):
+                if source == target:
                     continue
-                until = of_threads.find_last_before(slots[target], enter[others], slots[source])
-                last = np.searchsorted(leave[own[is_over[own]]], until, "right") - 1
+                last = threads.find_last_calls(rank.threads[target].slot, calls.begun, source)
                 chosen = np.flatnonzero(np.diff(last, prepend=-1) > 0)
-                first = int(processes.first[rank.index])
-                yield (np.full(len(chosen), first + source), own[last[chosen]],
-                       np.full(len(chosen), first + target), others[chosen])  # fmt: skip
+                yield (np.full(len(chosen), first + source), last[chosen],
+                       np.full(len(chosen), first + target), calls.events[chosen])  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -9,16 +9,25 @@ the clock.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.trace import Rank
-from weft.trace.layout import TouchKind
+from weft.trace import Flag, Rank
+from weft.trace.layout import TouchKind, compute_return_ticks
 
 Ticks = NDArray[np.int64]
 OTHER_THREADS: Final = 1 << 32
+
+
+class _ThreadCalls(NamedTuple):
+    """The calls of a thread as events, with the ticks at which they began; those that returned, with the ticks then."""
+
+    events: Ticks
+    begun: Ticks
+    complete: Ticks
+    returned: Ticks
 
 
 class ThreadOrder:
@@ -66,23 +75,42 @@ class ThreadOrder:
             return None
         return self._by_kind.get((thread, int(kind)), np.zeros(0, np.int64))
 
-    def find_last_before(self, thread: int, ticks: Ticks, other_thread: int) -> Ticks:
-        """Return, for what a thread did at each of some times, until when all that another thread had done may come
-        before it: the other's last release before this thread's last acquisition. -1 if nothing may.
-        """
-        acquired, released = self._times(thread, TouchKind.ACQUIRED), self._times(other_thread, TouchKind.RELEASED)
-        if acquired is None or released is None:
-            return ticks
-        return _last_at_most(released, _last_at_most(acquired, ticks))
+    @cached_property
+    def calls(self) -> list[_ThreadCalls]:
+        """Return the calls of each thread that calls MPI, in the order of `rank.threads`."""
+        events, by_thread = self.rank.events, self.rank.event_threads
+        closed = events["flags"] & Flag.CLOSED != 0
+        found = []
+        for number in range(len(self.rank.threads)):
+            own = np.flatnonzero(by_thread == number)
+            complete = own[closed[own]]
+            returned = compute_return_ticks(events[complete]).astype(np.int64)
+            found.append(_ThreadCalls(own, events["enter"][own].astype(np.int64), complete, returned))
+        return found
 
-    def find_first_after(self, thread: int, ticks: Ticks, other_thread: int) -> Ticks:
-        """Return, for what a thread did at each of some times, from when on all that another thread does may come after
-        it: the other's first acquisition after this thread's first release. A time beyond all others if nothing may.
+    def find_last_calls(self, thread: int, ticks: Ticks, number: int) -> Ticks:
+        """Return, for what a thread did at each of some times, the last call (event) of another thread that may come
+        before it: one that had returned by the other's last release before this thread's last acquisition. -1 if none
+        may. `number`: the other thread's index in `rank.threads`.
         """
-        released, acquired = self._times(thread, TouchKind.RELEASED), self._times(other_thread, TouchKind.ACQUIRED)
-        if acquired is None or released is None:
-            return ticks
-        return _first_at_least(acquired, _first_at_least(released, ticks))
+        acquired = self._times(thread, TouchKind.ACQUIRED)
+        released = self._times(self.rank.threads[number].slot, TouchKind.RELEASED)
+        if acquired is not None and released is not None:
+            ticks = _last_at_most(released, _last_at_most(acquired, ticks))
+        calls = self.calls[number]
+        return np.append(calls.complete, -1)[np.searchsorted(calls.returned, ticks, "right") - 1]
+
+    def find_first_calls(self, thread: int, ticks: Ticks, number: int) -> Ticks:
+        """Return, for what a thread did at each of some times, the first call (event) of another thread that may come
+        after it: one that began after the other's first acquisition after this thread's first release. -1 if none may.
+        `number`: the other thread's index in `rank.threads`.
+        """
+        released = self._times(thread, TouchKind.RELEASED)
+        acquired = self._times(self.rank.threads[number].slot, TouchKind.ACQUIRED)
+        if acquired is not None and released is not None:
+            ticks = _first_at_least(acquired, _first_at_least(released, ticks))
+        calls = self.calls[number]
+        return np.append(calls.events, -1)[np.searchsorted(calls.begun, ticks)]
 
 
 def _last_at_most(times: Ticks, limits: Ticks) -> Ticks:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.picture.classes import CLASSES, class_table
 from weft.trace import Flag, Rank, Thread
-from weft.trace.layout import decode_durations
+from weft.trace.layout import compute_return_ticks
 
 Ints = NDArray[np.int64]
 
@@ -84,7 +84,7 @@ def _read_calls_in_window(thread: Thread, borders: Ints, last: int) -> Iterator[
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART + 1]
         enter = axis.ns_array(part["enter"])
-        leave = axis.ns_array(part["enter"] + decode_durations(part["duration"]))
+        leave = axis.ns_array(compute_return_ticks(part))
         open_ = (part["flags"] & Flag.CLOSED) == 0
         following = np.append(enter[1:], last)
         # Calls of one thread follow each other; only a damaged record has them overlap.

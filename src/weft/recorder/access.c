@@ -283,6 +283,17 @@ static inline uint64_t find_row_sharing_stamp(void) {
     return count_own_events() * 0x9e3779b97f4a7c15u ^ calls << 20 ^ sequence ^ synchronisations << 40;
 }
 
+/* Return the next row of the thread's record, which has room for it, with thread, event and time filled in.
+ * publish_access_row makes it part of the record. */
+static struct weft_touch *begin_row(struct accessor *accessor) {
+    struct weft_touch *row = (struct weft_touch *)accessor->stream.next;
+    *row = (struct weft_touch){.event = count_own_events(), .first = weft_ticks(weft_clock_kind), .tid = accessor->tid};
+    row->last = row->first;
+    row->thread = (uint16_t)(weft_self ? weft_self->slot + 1 : 0);
+    accessor->rows++;
+    return row;
+}
+
 /* Return a row for one more access in the thread's record, with thread, event and time filled in; NULL if the thread
  * has recorded too many. publish_access_row makes it part of the record. */
 static struct weft_touch *make_access_row(struct accessor *accessor) {
@@ -294,12 +305,7 @@ static struct weft_touch *make_access_row(struct accessor *accessor) {
             "the program's accesses to buffers and windows of MPI after the first ones, because there were too many");
         return NULL;
     }
-    struct weft_touch *row = (struct weft_touch *)accessor->stream.next;
-    *row = (struct weft_touch){.event = count_own_events(), .first = weft_ticks(weft_clock_kind), .tid = accessor->tid};
-    row->last = row->first;
-    row->thread = (uint16_t)(weft_self ? weft_self->slot + 1 : 0);
-    accessor->rows++;
-    return row;
+    return begin_row(accessor);
 }
 
 /* Make the row that make_access_row returned part of the record. */
@@ -490,14 +496,8 @@ static void record_hold(uint8_t kind, uintptr_t address, int64_t count, uint32_t
 /* Write a row of one of the kinds that order threads. Return it, NULL if there is no room. */
 static struct weft_touch *write_synchronisation_row(struct accessor *accessor, uint8_t kind) {
     if (!weft_stream_fits(&accessor->stream, sizeof(struct weft_touch))) return NULL;
-    struct weft_touch *row = (struct weft_touch *)accessor->stream.next;
-    *row = (struct weft_touch){.event = count_own_events(),
-                               .first = weft_ticks(weft_clock_kind),
-                               .kind = kind,
-                               .thread = (uint16_t)(weft_self ? weft_self->slot + 1 : 0),
-                               .tid = accessor->tid};
-    row->last = row->first;
-    accessor->rows++;
+    struct weft_touch *row = begin_row(accessor);
+    row->kind = kind;
     publish_access_row(accessor);
     return row;
 }

@@ -29,7 +29,7 @@ from weft.terms import calls
 from weft.terms.argument_columns import Ints
 from weft.terms.calls import masks_of
 from weft.trace import Event, Rank, Trace
-from weft.trace.layout import decode_durations
+from weft.trace.layout import compute_return_ticks
 from weft.trace.rings.snapshots import list_snapshots
 from weft.trace.rings.suffix import Suffix
 
@@ -79,7 +79,7 @@ class SuffixScope:
         if not len(foreign):
             return -(2**62)
         last = int(foreign.max())
-        ended = int(events["enter"][last] + decode_durations(events["duration"][last : last + 1])[0])
+        ended = int(compute_return_ticks(events[last : last + 1])[0])
         return rank.axis.ns(ended) + 1
 
     def is_searched(self, analysis: Analysis) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from weft.terms import calls
 from weft.terms.calls import masks_of
 from weft.trace import Flag, Rank
-from weft.trace.layout import decode_durations
+from weft.trace.layout import compute_return_ticks
 
 LEFT: Final = "unmatched message"
 """What MPICH says where a communicator is freed, or MPI finalised, while messages that nobody received are there."""
@@ -62,7 +62,7 @@ def calls_at(rank: Rank, ticks: int) -> list[int]:
     on the rank's clock.
     """
     begun = rank.events[: int(np.searchsorted(rank.events["enter"], np.uint64(ticks), side="right"))]
-    leave = begun["enter"] + decode_durations(begun["duration"])
+    leave = compute_return_ticks(begun)
     return [int(i) for i in np.flatnonzero((leave > np.uint64(ticks)) | (begun["flags"] & Flag.CLOSED == 0))]
 
 

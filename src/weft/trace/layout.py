@@ -122,6 +122,7 @@ __all__ = [
     "StopReason",
     "StreamKind",
     "TouchKind",
+    "compute_return_ticks",
     "decode_duration",
     "decode_durations",
     "encode_duration",
@@ -147,6 +148,12 @@ def decode_durations(encoded: NDArray[np.uint32]) -> NDArray[np.uint64]:
     wide = encoded.astype(np.uint64)
     shift = (wide >> np.uint64(30)) * np.uint64(8)
     ticks: NDArray[np.uint64] = np.left_shift(wide & np.uint64(DURATION_MANTISSA), shift)
+    return ticks
+
+
+def compute_return_ticks(events: Events) -> NDArray[np.uint64]:
+    """Return the ticks at which calls returned; of a call that is open, those at which it began."""
+    ticks: NDArray[np.uint64] = events["enter"] + decode_durations(events["duration"])
     return ticks
 
 

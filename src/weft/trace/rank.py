@@ -354,7 +354,7 @@ class Rank:
         return.
         """
         events = self.events[which]
-        exits = self.axis.ns_array(events["enter"] + layout.decode_durations(events["duration"]))
+        exits = self.axis.ns_array(layout.compute_return_ticks(events))
         exits[(events["flags"] & layout.Flag.CLOSED) == 0] = -1
         return exits
 

@@ -25,7 +25,7 @@ from weft.native.headers.view import BOX, Lanes, Row, kernel
 from weft.picture.classes import CLASSES, class_table
 from weft.safety.folders import cache_folder, make_private
 from weft.trace import Trace
-from weft.trace.layout import decode_durations
+from weft.trace.layout import compute_return_ticks
 from weft.view.rows import Rows
 from weft.waits.kernels import axes
 
@@ -170,8 +170,7 @@ def last_event_time(rows: Rows) -> int:
     found = 0
     for row in rows:
         if len(row.events):
-            event = row.events[-1:]
-            ticks = event["enter"] + decode_durations(event["duration"])
+            ticks = compute_return_ticks(row.events[-1:])
             found = max(found, int(row.rank.axis.ns_array(ticks)[0]))
     return min(found, 1 << 60)
 

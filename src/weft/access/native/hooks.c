@@ -159,6 +159,9 @@ void __tsan_ignore_thread_end(void) {}
 /* ---- atomic operations: the compiler calls these in place of its own instructions ----
  *
  * The order asked for is a variable here; the strongest there is holds in every case. */
+
+/* Tell the recorder of an atomic operation that is about to be done: of its access, and that what the thread did before
+ * is let go. */
 static inline __attribute__((always_inline)) void begin_atomic(uintptr_t address, size_t byte_count, unsigned kind,
                                                                uintptr_t return_address) {
     report_watched_access(address, byte_count, kind, return_address);

@@ -26,7 +26,7 @@ from weft.trace.layout import (
     Events,
     Flag,
     StreamKind,
-    decode_durations,
+    compute_return_ticks,
 )
 from weft.trace.rankfile import RankFile
 from weft.trace.rings.chunks import DroppedCalls
@@ -187,7 +187,7 @@ class Suffix:
         begin = (
             self._begin_ticks_and_ns[0] if self.has_one_clock else thread.rank.axis.ticks(self._begin_ticks_and_ns[1])
         )
-        returned = ring["enter"] + decode_durations(ring["duration"])
+        returned = compute_return_ticks(ring)
         counts = ((ring["flags"] & Flag.CLOSED) == 0) | (returned >= np.uint64(begin))
         counts[:whole] = False
         return int(np.argmax(counts)) if counts.any() else max(0, len(ring) - 1)  # the last call says where it ended
