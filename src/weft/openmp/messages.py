@@ -193,7 +193,8 @@ def suggest_clause(races: Sequence[RawOpenMPFinding], fortran: bool) -> str:
         if is_out_of_reach(first):
             return f"; if all add to `{name}`, update it atomically"
         return f"; if all add to `{name}`, name it in {'an in_reduction' if task else 'a reduction'} clause"
-    if all(one.access.write and one.other_access.write for one in races):  # nobody reads it
+    only_written = all(one.access.write and one.other_access.write for one in races)
+    if only_written and not is_read_in_body(first.access.strand.at, name, flags):
         is_last = first.access.strand.what == "iteration" and not is_out_of_reach(first)
         last = f"name it in lastprivate(conditional: {name}), or " if is_last else ""
         return f"; they only write `{name}`: {last}write it atomically"
@@ -201,6 +202,26 @@ def suggest_clause(races: Sequence[RawOpenMPFinding], fortran: bool) -> str:
         where = "make it threadprivate" if is_out_of_reach(first) else f"name `{name}` in private"
         return f"; if each needs a value of its own, {where}"
     return ""
+
+
+def is_read_in_body(construct: AccessPlace, name: str, flags: int) -> bool:
+    """Return whether the text of a construct has a variable where it is not assigned. The compiler may keep the value
+    that such a read takes.
+    """
+    depth = 0
+    for line in range(construct.line + 1, construct.line + MOST_BODY_LINES):
+        text = linecache.getline(construct.file, line)
+        if re.search(rf"\b{name}\b(?!\s*=(?!=))", text, flags):
+            return True
+        depth += text.count("{") - text.count("}")
+        if _END_OF_BODY.match(text) or (depth <= 0 and "}" in text):
+            break
+    return False
+
+
+MOST_BODY_LINES: Final = 60
+"""Of a construct, in which reads of a variable are looked for."""
+_END_OF_BODY: Final = re.compile(r"\s*(?:[!c*]\$omp\s+end\b|end\s*(?:subroutine|function|program)\b)", re.I)
 
 
 def is_changed_beside_tasks(races: Iterable[RawOpenMPFinding]) -> bool:

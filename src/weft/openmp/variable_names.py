@@ -324,7 +324,7 @@ def guess_common_name(
             for name, (_, write), text in zip(exact, accesses, texts, strict=True)
             if write and not re.search(rf"\]\s*\.\s*{name}\b", text)
         ]
-        if all(exact)
+        if exact and all(exact)
         else []
     )
     if written and len(set(exact)) > 1:  # each function has its own name for it
