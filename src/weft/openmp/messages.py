@@ -26,6 +26,7 @@ LEFT: Final = {
     "crowd": "races between neighbouring iterations of a loop with many millions ({at}): 64 of a thread count as one",
     "paths": "pairs of accesses with very many atomics or locks between them, any of which may order the two ({at})",
     "lanes": "dependences between the iterations of a simd loop in most of its runs after the first 1,024 ({at})",
+    "readers": "plain writes ({at}) beside many atomic reads: two of them and each 32nd of the others are compared",
     "locks": "in which order locks are taken and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
