@@ -181,7 +181,7 @@ if me: comm.send(me, dest=0)"""),
     ("deadlock", "order_of_collectives", 2, """
 x = np.zeros(1, "i"); y = np.zeros(1, "i")
 if me == 0: comm.Barrier(); <<||comm.Bcast(x, 0)>>  # BUG
-else: <<comm.Bcast(x, 1)||comm.Barrier(); comm.Bcast(x, 0)>>  # BUG"""),
+else: <<comm.Bcast(x, 1)||comm.Barrier(); comm.Bcast(x, 0)>>"""),
     ("deadlock", "reduce_allreduce", 2, """
 if me == 0: comm.<<Reduce||Allreduce>>(a, b)  # BUG
 else: comm.Allreduce(a, b)"""),
@@ -674,7 +674,10 @@ C_TEMPLATES = [
 
 LANGUAGES = {
     "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES, *PY_STANDARD, *PY_REPORTED, *PY_PUBLIC, *PY_SCREENS]),
-    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH, *C_STANDARD, *C_REPORTED, *C_PUBLIC, *C_SCREENS]),
+    "c": (
+        C,
+        [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH, *C_STANDARD, *C_REPORTED, *C_PUBLIC, *C_SCREENS],
+    ),
     "f": (FORTRAN, [*FORTRAN_TEMPLATES, *FORTRAN_STANDARD, *FORTRAN_SCREENS]),
 }
 LAUNCHERS = {"mpich": ["mpiexec.mpich"], "openmpi": ["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"]}

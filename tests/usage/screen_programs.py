@@ -1,4 +1,4 @@
-"""Faults whose first line of a report was missing, false or stood second, as small programs, each with two more of its kind."""
+"""Faults whose first line of a report was missing, false or stood second, as small programs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Recognizes benign races, in which only the order differs: a loop that serves whoever comes, and answers each.
 
 A master of a pool receives from any source at one line, answers that sender, and receives again. Which worker it serves
-first is free, and meant to be. Such a race becomes a note. Two things must hold, for one line of one rank (whoever called its
-function):
+first is free, and meant to be. Such a race becomes a note. Two things must hold, for one line of one rank,
+whoever called its function:
 
 1. Every message that could have been exchanged is received at that site (after a probe: was seen by the probe at that
    site). So whatever comes first, it is the same line that gets it.

@@ -88,14 +88,19 @@ def run_analyses(
     told = join_equal_overruns(merge_by_cause(remove_mismatches_of_deadlocks(remove_absences_of_deadlocks(findings))))
     if whole and scope is not None:
         told = add_snapshot_findings(trace, told, lambda snapshot, some: run_analyses(snapshot, some).findings)
-    return Report(tuple(put_harmful_races_first(put_mismatches_before_deadlocks(put_ends_behind_causes(worst_first(told))))), tuple(failures))
+    return Report(
+        tuple(put_harmful_races_first(put_mismatches_before_deadlocks(put_ends_behind_causes(worst_first(told))))),
+        tuple(failures),
+    )
 
 
 def attach_consequences(context: AnalysisContext, findings: list[Finding]) -> list[Finding]:
     """Return the findings without those that only follow from how a rank ended. Such a finding becomes a consequence of
     the finding on that end.
     """
-    findings = remove_truncations_without_sizes(attach_consequences_of_overlaps(attach_consequences_of_overruns(remove_sampled(findings))))
+    findings = remove_truncations_without_sizes(
+        attach_consequences_of_overlaps(attach_consequences_of_overruns(remove_sampled(findings)))
+    )
     trace, asked = context.locate_at_end(findings)
     following = find_consequences(trace, asked)
     return [

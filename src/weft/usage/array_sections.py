@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from weft import sources
@@ -49,4 +50,4 @@ def _has_gaps(subscripts: str) -> bool:
     ranges = [":" in one for one in parts]
     if any(one.count(":") == 2 for one in parts):
         return True
-    return any(later and not earlier for earlier, later in zip(ranges, ranges[1:], strict=False))
+    return any(later and not earlier for earlier, later in pairwise(ranges))

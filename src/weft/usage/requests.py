@@ -445,7 +445,9 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
         section = find_copied_section(cited[0]) if cited else None
         message = f"rank {rank.index} changed {which} before {call_at(event)} completed {it}"
         if section is not None:
-            message = f"rank {rank.index} gives {call_at(cited[0])} {describe_copy(section)}; {call_at(event)} comes later"
+            message = (
+                f"rank {rank.index} gives {call_at(cited[0])} {describe_copy(section)}; {call_at(event)} comes later"
+            )
         yield make_finding(
             "buffer-reuse",
             message,
