@@ -81,6 +81,16 @@ C_SCREENS: Final = [
 ]  # fmt: skip
 
 FORTRAN_SCREENS: Final = [
+    ("invalid-argument", "barrier_without_ierror", 2, """
+  ierr = 0
+  call MPI_Barrier(comm<<||, ierr>>) ! BUG"""),
+    ("invalid-argument", "broadcast_without_ierror", 2, """
+  call MPI_Bcast(a, 4, MPI_INTEGER, &
+                 0, comm<<||, ierr>>) ! BUG"""),
+    ("invalid-argument", "wait_without_ierror", 2, """
+  call MPI_Irecv(a, 1, MPI_INTEGER, left, 1, comm, r, ierr)
+  call MPI_Send(b, 1, MPI_INTEGER, right, 1, comm, ierr)
+  call MPI_Wait(r, st<<||, ierr>>) ! BUG"""),
     ("buffer-reuse", "row_of_a_matrix", 2, """
   call rows(comm, left, right, me)
 contains
