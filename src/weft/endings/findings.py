@@ -11,7 +11,6 @@ from weft.endings.end_causes import End, How, find_callers_of_user_site, find_en
 from weft.endings.wording import describe_end, describe_thread_end
 from weft.evidence import Ended, Frame, Waiting
 from weft.findings import Finding, Site
-from weft.mpi.meaning import base_name
 from weft.terms import describe
 from weft.terms.rank_progress import called_finalize
 from weft.trace import Ending, Event, ExitKind, Trace
@@ -125,7 +124,7 @@ def _describe_undefined_index(end: End) -> str:
     index; "" for other ends.
     """
     last = end.rank.event(len(end.rank) - 1) if end.how is How.CRASH and len(end.rank) else None
-    if last is None or last.open or base_name(last.function.name) not in ("Waitany", "Testany"):
+    if last is None or last.open or last.function.base not in ("MPI_Waitany", "MPI_Testany"):
         return ""
     index = last.args.get("index")
     if not isinstance(index, int) or index >= 0:
