@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.debuggers import REMEDY, find_gdb
-from weft.debug.hands import Frame, Marks, NoLines, Part, Place, Tally
+from weft.debug.hands import Frame, Here, Marks, NoLines, Part, Place, Tally
 from weft.debug.maps import NOT_THE_PROGRAM, Maps
 from weft.debug.skips import is_file
 from weft.errors import DebuggerError
@@ -301,15 +301,25 @@ class NativeHand:
             self._marks = dict(found["numbers"])
         return int(found["own"])
 
-    def finish_count(self, last: int = 1) -> Tally:
+    def finish_count(self, last: int = 1, *, except_visits: bool = False) -> Tally:
         """End the count that `count` began, and return the ticks and visits since then. Everything that counted is
         removed from the rank. `last`: of how many of the last ticks the lines are returned.
+
+        `except_visits`: visits of the place are counted on, until the next call of this function.
         """
         with self.halted():
             found = self._call_count_script(f"print_counts({last})")
-            self._call_count_script("remove_marks()")
-            self._marks = {}
+            self._call_count_script(f"remove_marks({except_visits})")
+            self._marks = self._marks if except_visits else {}
         return Tally.of(found)
+
+    def here(self) -> Here:
+        """Return where the rank is stopped, and how often it has visited the place whose visits are counted."""
+        with self.halted():
+            found = self._call_count_script("print_here()")
+        module = self.maps.module(found["address"])
+        offset = found["address"] - self.maps.base(module)
+        return Here(module, offset, found["depth"], tuple(found["stack"]), found["visits"])
 
     def step(self, how: str) -> None:
         """Begin a step by gdb's command `how` (next, step, finish). A rank inside MPI first returns to the line that
