@@ -27,6 +27,7 @@ WIDER = 8
 """How many times as many calls each search covers as the one before it, which found no tick: a replay costs as much as
 some thousand ticks.
 """
+ALL_POLLS = 2**32 - 1
 TRIES = 3
 """Replays that count, until one has come past where the rank stood."""
 
@@ -82,6 +83,8 @@ class BackwardSearch:
             self.now[rank, 0] = next((at for at in entries if standing.record.is_end_of_mpi(rank, at)), len(entries))
         state = standing.describe_thread(rank)["state"]
         self.at_line, self.inside = state == "line", state == "in"
+        if self.at_line:  # how many of the failed polls before its next call it has made is not known: it makes all
+            self.polls[rank, 0] = ALL_POLLS
         self.behind = self.own = self.visits = 0
         self.passes = False
         """Whether each replay visits the place where the rank stands."""

@@ -282,6 +282,16 @@ def print_is_frameless(text: str, level: int) -> None:
     print(json.dumps(not any(symbol is not None and symbol.needs_frame for symbol in symbols)))
 
 
+def print_hides_inlined() -> None:
+    """Print as JSON whether the rank is stopped at the call of an inlined function that gdb has not entered yet."""
+    frame = gdb.newest_frame()
+    block = gdb.block_for_pc(frame.pc())
+    while block is not None and block.function is None:
+        block = block.superblock
+    shown = frame.function()
+    print(json.dumps(block is not None and shown is not None and block.function.linkage_name != shown.linkage_name))
+
+
 def start_count(marks_json: str, stop_at: int, visit_at: int, news: str) -> None:
     """Begin to count ticks. Print as JSON how many the current place itself makes, and the numbers of gdb's
     breakpoints.
