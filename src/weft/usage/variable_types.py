@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
@@ -13,7 +15,8 @@ from weft.terms.call_buffers import BufferRegion
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
 from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.terms.type_maps import TypeMapRun, type_map
-from weft.trace import Event
+from weft.trace import Datatype, Event
+from weft.trace.layout import ID_DYNAMIC
 from weft.usage.buffer_memory import MemoryRange, RankMemory
 
 _ELEMENTS: Final = 64
@@ -64,7 +67,7 @@ def _misfit_finding(
     "warning" if the variable is a pointer.
     """
     name, kind = named
-    datatype = region.datatype.name if region.datatype else "?"
+    datatype = _name_datatype(event, region.datatype) if region.datatype else "?"
     points = "is" if severity == "error" else "points to"
     verb = "receives into" if region.written else "takes"
     return make_finding(
@@ -79,21 +82,38 @@ def _misfit_finding(
     )
 
 
+def _name_datatype(event: Event, datatype: Datatype) -> str:
+    """Return the name of a datatype; for one without a name the line at which the rank made it."""
+    if datatype.id < ID_DYNAMIC or datatype.name != f"datatype {datatype.id - ID_DYNAMIC}":
+        return datatype.name
+    rank = event.rank
+    made = np.flatnonzero(rank.events["object"][: event.index] == datatype.id)
+    makers = [rank.event(int(row)) for row in made[-8:]]
+    maker = next((one for one in reversed(makers) if one.function.base.startswith("MPI_Type_")), None)
+    return f"the datatype of {call_at(maker)}" if maker is not None else datatype.name
+
+
 def _first_misfit(region: BufferRegion, kind: VariableType, offset: int, *, whole: bool) -> str | None:
     """Return in words where the first element of the buffer does not fit its variable, as the end of a sentence that
     may be "". None if all elements fit or that is unknown.
 
     `offset`: bytes from the variable's begin to the buffer's. `whole`: compare several elements of the datatype, not
-    only the first.
+    only the first, also where it is a single basic type.
     """
     runs = type_map(region.datatype)
     if not runs or not kind.element or not kind.parts or any(p.sort == "?" for p in kind.parts):
         return None
     extent = region.datatype.extent if region.datatype is not None else None
     extent = extent if extent is not None else size_in_bytes(region.datatype) or 0
-    for k in range(min(region.elements, _INSTANCES) if whole or len(kind.parts) == 1 else 1):
+    repeats = whole or len(kind.parts) == 1 or len(runs) > 1  # a datatype of members was made for the structure
+    for k in range(min(region.elements, _INSTANCES) if repeats else 1):
         for run in runs[:_ELEMENTS]:
             wrong = _misfit_of_run(run, offset + k * extent, kind)
+            if wrong is not None and k and len(runs) > 1 and extent % kind.element:
+                return (
+                    f", whose elements are {kind.element} bytes apart, while those of the datatype are {extent} bytes "
+                    "apart: give it that extent by MPI_Type_create_resized"
+                )
             if wrong is not None:
                 return wrong
     return None
