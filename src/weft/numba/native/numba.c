@@ -126,12 +126,15 @@ static void register_array(const Argument *argument, char *base, const size_t *d
     }
 }
 
-/* Register with the runtime the arrays and shared variables that the loop works on. */
+/* Register with the runtime the arrays, containers and shared variables that the loop works on. */
 static void register_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind == AS_SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
         if (one->kind == AS_ARRAY && one->rank) register_array(one, arguments[a + 1], dimensions, steps);
+        if (one->kind == AS_CONTAINER)
+            weft_check_array(one->data, *(void **)arguments[a + 1], sizeof(size_t), 1, &(int64_t){0}, &(int64_t){1},
+                             WEFT_ORDER_C);
     }
 }
 
@@ -623,12 +626,19 @@ static Block *track_new_block(Block *block, size_t bytes) {
     return block;
 }
 
+/* Follow a new block that may hold a container. Kernels report accesses to a container as accesses to its block's head:
+ * what an earlier iteration did to a container at that place is over. */
+static Block *track_new_container(Block *block, size_t bytes) {
+    if (block && following) weft_check_written(block, sizeof block->references);
+    return track_new_block(block, bytes);
+}
+
 Block *weft_numba_alloc(size_t n) { return track_new_block(real.alloc(n), n); }
 Block *weft_numba_alloc_safe(size_t n) { return track_new_block(real.alloc_safe(n), n); }
 Block *weft_numba_alloc_aligned(size_t n, unsigned a) { return track_new_block(real.alloc_aligned(n, a), n); }
 Block *weft_numba_alloc_safe_aligned(size_t n, unsigned a) { return track_new_block(real.alloc_safe_aligned(n, a), n); }
-Block *weft_numba_alloc_dtor(size_t n, void *d) { return track_new_block(real.alloc_dtor(n, d), n); }
-Block *weft_numba_alloc_dtor_safe(size_t n, void *d) { return track_new_block(real.alloc_dtor_safe(n, d), n); }
+Block *weft_numba_alloc_dtor(size_t n, void *d) { return track_new_container(real.alloc_dtor(n, d), n); }
+Block *weft_numba_alloc_dtor_safe(size_t n, void *d) { return track_new_container(real.alloc_dtor_safe(n, d), n); }
 Block *weft_numba_new_varsize(size_t n) { return track_new_block(real.new_varsize(n), n); }
 Block *weft_numba_new_varsize_dtor(size_t n, void *d) { return track_new_block(real.new_varsize_dtor(n, d), n); }
 
