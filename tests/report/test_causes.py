@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from weft.base.event_id import EventId
-from weft.evidence import NO_EVIDENCE, Absent, Ended, Evidence, Parameter, Place, Race, Receive, Sampled
+from weft.evidence import NO_EVIDENCE, Absent, Ended, Evidence, Overlap, Parameter, Place, Race, Receive, Sampled
 from weft.findings import Finding, Site
 from weft.report.causes import (
+    attach_consequences_of_overlaps,
     attach_consequences_of_overruns,
     join_equal_overruns,
     put_ends_behind_causes,
     put_harmful_races_first,
+    put_mismatches_before_deadlocks,
     remove_absences_of_deadlocks,
+    remove_mismatches_of_deadlocks,
     remove_truncations_without_sizes,
 )
 from weft.usage.buffer_overruns import Overrun
@@ -145,3 +148,36 @@ def test_overruns_of_other_sizes_are_findings_of_their_own(sizes: dict[str, int]
     other = finding("buffer-overrun", 6, evidence=Overrun(parameter="buf", **facts))
     found = [finding("buffer-overrun", evidence=OVERRUN), other]
     assert join_equal_overruns(found) == found
+
+
+def test_a_changed_buffer_follows_from_the_pending_receive_that_writes_there() -> None:
+    changed, overlap = (
+        finding("buffer-reuse", evidence=CHANGED),
+        finding("buffer-reuse", evidence=Overlap(bytes=8, accesses=[])),
+    )
+    (one,) = attach_consequences_of_overlaps([changed, replace(changed, ranks=(1,)), overlap])
+    assert isinstance(one.evidence, Overlap) and one.consequences == (f"{changed.message} [buffer-reuse]",)
+
+
+@pytest.mark.parametrize("other", [finding("buffer-reuse", 6, evidence=CHANGED), finding("type-mismatch")])
+def test_what_an_overlap_does_not_explain_stays_a_finding(other: Finding) -> None:
+    overlap = finding("buffer-reuse", evidence=Overlap(bytes=8, accesses=[]))
+    assert attach_consequences_of_overlaps([other, overlap]) == [other, overlap]
+
+
+def test_a_deadlock_between_two_collectives_is_one_finding() -> None:
+    calls = (EventId(0, 3), EventId(1, 3))
+    deadlock, mismatch = (
+        replace(finding("deadlock"), events=calls),
+        replace(finding("collective-mismatch"), events=calls),
+    )
+    assert remove_mismatches_of_deadlocks([deadlock, mismatch]) == [deadlock]
+
+
+def test_an_earlier_mismatch_stands_before_the_deadlock_that_it_led_to() -> None:
+    deadlock = replace(finding("deadlock"), events=(EventId(0, 9), EventId(1, 9)))
+    mismatch = replace(finding("collective-mismatch"), events=(EventId(0, 3), EventId(1, 3)))
+    found = remove_mismatches_of_deadlocks([deadlock, mismatch])
+    assert put_mismatches_before_deadlocks(found) == [mismatch, deadlock]
+    elsewhere = replace(mismatch, ranks=(7,))
+    assert put_mismatches_before_deadlocks([deadlock, elsewhere]) == [deadlock, elsewhere]

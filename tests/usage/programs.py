@@ -34,6 +34,7 @@ from onesided_programs import C_ONESIDED, FORTRAN, FORTRAN_SETUPS, FORTRAN_TEMPL
 from public_programs import C_PUBLIC, PY_PUBLIC
 from race_programs import RaceProgram
 from reported_programs import C_REPORTED, PY_REPORTED
+from screen_programs import C_SCREENS, FORTRAN_SCREENS, PY_SCREENS
 from standard_programs import C_STANDARD, FORTRAN_STANDARD, PY_STANDARD
 
 import weft
@@ -177,11 +178,11 @@ if me == 0:
     comm.recv(source=1)
 if me == 1: time.sleep(1)
 if me: comm.send(me, dest=0)"""),
-    ("collective-mismatch", "order", 2, """
+    ("deadlock", "order_of_collectives", 2, """
 x = np.zeros(1, "i"); y = np.zeros(1, "i")
 if me == 0: comm.Barrier(); <<||comm.Bcast(x, 0)>>  # BUG
-else: <<comm.Bcast(x, 1)||comm.Barrier(); comm.Bcast(x, 0)>>  # BUG"""),
-    ("collective-mismatch", "reduce_allreduce", 2, """
+else: <<comm.Bcast(x, 1)||comm.Barrier(); comm.Bcast(x, 0)>>"""),
+    ("deadlock", "reduce_allreduce", 2, """
 if me == 0: comm.<<Reduce||Allreduce>>(a, b)  # BUG
 else: comm.Allreduce(a, b)"""),
     ("argument-mismatch", "bcast_root", 2, """
@@ -672,9 +673,12 @@ C_TEMPLATES = [
 
 
 LANGUAGES = {
-    "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES, *PY_STANDARD, *PY_REPORTED, *PY_PUBLIC]),
-    "c": (C, [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH, *C_STANDARD, *C_REPORTED, *C_PUBLIC]),
-    "f": (FORTRAN, [*FORTRAN_TEMPLATES, *FORTRAN_STANDARD]),
+    "py": (PYTHON, [*PY_TEMPLATES, *PY_CAUSES, *PY_STANDARD, *PY_REPORTED, *PY_PUBLIC, *PY_SCREENS]),
+    "c": (
+        C,
+        [*C_TEMPLATES, *C_MEMORY, *C_ONESIDED, *C_CAUSES, *C_FRESH, *C_STANDARD, *C_REPORTED, *C_PUBLIC, *C_SCREENS],
+    ),
+    "f": (FORTRAN, [*FORTRAN_TEMPLATES, *FORTRAN_STANDARD, *FORTRAN_SCREENS]),
 }
 LAUNCHERS = {"mpich": ["mpiexec.mpich"], "openmpi": ["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"]}
 """Of the system's MPIs, which have Fortran."""

@@ -37,7 +37,7 @@ def test_other_operations_are_a_mismatch() -> None:
     [finding] = found(each([("barrier", {}), ("barrier", {}), ("bcast", {"root": 0})]))
     assert finding.kind == "collective-mismatch"
     assert finding.message == (
-        "as collective call number 1 on world rank 2 calls bcast(root=0) at a.c:12 "
+        "collective call number 1 on world differs: rank 2 calls bcast(root=0) at a.c:12 "
         "but ranks 0 and 1 call barrier at a.c:10"
     )
 

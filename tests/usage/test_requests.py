@@ -98,7 +98,7 @@ def test_a_start_of_an_active_request() -> None:
     r0.call("MPI_Request_free", request=request)
     [finding] = found(b)
     assert finding.kind == "request-misuse"
-    assert "still active from its start at a.c:4" in finding.message
+    assert "again at a.c:5, while it is active from its start at a.c:4" in finding.message
 
 
 def test_a_start_of_a_request_that_is_not_persistent() -> None:

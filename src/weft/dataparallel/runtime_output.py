@@ -60,7 +60,7 @@ def read_runtime_output(path: Path) -> RuntimeOutput:
         if "kind" in held:
             told.raw_findings[held["id"]] = {"count": 1, **held}
         elif "count" in held:
-            told.raw_findings.get(held["id"], {})["count"] = held["count"]
+            told.raw_findings.get(held["id"], {}).update(held)
         elif "modules" in held:
             told.modules, told.rank = held["modules"], held["rank"]
         elif "slow" in held:

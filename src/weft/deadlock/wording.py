@@ -187,10 +187,24 @@ class _FindingMaker:
         other = f" or goes on from {_name_line(beside[1])} in another thread" if beside and one else ""
         if beside and not one:
             other = f" or rank {beside[0]} goes on from {_name_line(beside[1])} in another thread"
+        also = self._describe_other_polls(min(found)) if one else ""
         return (
-            f". {who[0].upper()}{who[1:]} polled {times}{longest.span_ns / 1e9:.3g} s, and nothing can come any more: "
-            f"all of them wait for ever unless {'it' if one else 'one of them'} leaves its loop by itself{other}"
+            f". {who[0].upper()}{who[1:]} polled {times}{longest.span_ns / 1e9:.3g} s{also}, and nothing can come any "
+            f"more: all of them wait for ever unless {'it' if one else 'one of them'} leaves its loop by itself{other}"
         )
+
+    def _describe_other_polls(self, rank: int) -> str:
+        """Return words for the polls of a rank's loop beside the one that the sentence has named; "" if there are
+        none.
+        """
+        named = self.blocked[rank].event
+        polls = {
+            f"{describe.call_words(event)}{describe.site_suffix(event)}": None
+            for event in self.standstill.polling[rank].polls
+            if describe.call_words(event) != describe.call_words(named)
+        }
+        shown = list(polls)[:MAX_CYCLE]
+        return f", also {listed(shown)}" if shown else ""
 
     # Sentences
 

@@ -92,7 +92,7 @@ class DwarfModule:
         self._shapes: dict[int, Shape] = {}
         self._globals: dict[int, list[DwarfVariable]] = {}
         self._statics: dict[int, list[DwarfVariable]] = {}
-        self._columns: dict[int, list[tuple[int, int]]] = {}
+        self._columns: dict[int, list[tuple[int, tuple[int, int]]]] = {}
         self._held: dict[int, list[Any]] = {}
 
     def close(self) -> None:
@@ -119,19 +119,24 @@ class DwarfModule:
             return self._dwarf.get_CU_at(offset)
         return next((u for u in self._dwarf.iter_CUs() if self._covers(u.get_top_DIE(), address)), None)
 
-    def find_column(self, address: int) -> int:
-        """Return the column of the statement at an address, counted from 1; 0 if unknown."""
+    def find_column(self, address: int, line: int) -> int:
+        """Return the column of the statement at an address, counted from 1; 0 if it is unknown or of another line, such
+        as one of a function that the compiler put there.
+        """
         unit = self.find_unit(address)
         program = self._dwarf.line_program_for_CU(unit) if unit is not None else None
         if program is None:
             return 0
         if unit.cu_offset not in self._columns:
             states = (entry.state for entry in program.get_entries())
-            rows = ((one.address, 0 if one.end_sequence else one.column) for one in states if one is not None)
+            rows = (
+                (one.address, (one.line, 0 if one.end_sequence else one.column)) for one in states if one is not None
+            )
             self._columns[unit.cu_offset] = sorted(dict(rows).items())  # of several at one address the last holds
         rows_of = self._columns[unit.cu_offset]
         before = bisect_right(rows_of, address, key=lambda row: row[0])
-        return rows_of[before - 1][1] if before else 0
+        row_line, column = rows_of[before - 1][1] if before else (0, 0)
+        return column if row_line == line else 0
 
     def find_global_variables(self, address: int) -> list[DwarfVariable]:
         """Return the static variables at file level in the source file with the code at an address; [] if it is

@@ -76,6 +76,7 @@ class RunEnd:
         first = group[0]
         ranks = [end.rank.index for end in group]
         message = f"{rank_words(ranks)} {describe_end(first, len(ranks))}"
+        message += _describe_undefined_index(first)
         behind = self.find_ranks_waiting_for(set(ranks))
         if behind:
             message += (
@@ -116,6 +117,22 @@ class RunEnd:
         if len(groups) > MAX_WAITS:
             parts.append(f"{rank_words(i for ranks in list(groups.values())[MAX_WAITS:] for i in ranks)} elsewhere")
         return listed(parts)
+
+
+def _describe_undefined_index(end: End) -> str:
+    """Return words that the last call before a crash found no active request, and gave the program MPI_UNDEFINED as
+    index; "" for other ends.
+    """
+    last = end.rank.event(len(end.rank) - 1) if end.how is How.CRASH and len(end.rank) else None
+    if last is None or last.open or last.function.base not in ("MPI_Waitany", "MPI_Testany"):
+        return ""
+    index = last.args.get("index")
+    if not isinstance(index, int) or index >= 0:
+        return ""
+    return (
+        f", just after {describe.call_words(last)}{describe.site_suffix(last)} found no active request and gave the "
+        "index MPI_UNDEFINED"
+    )
 
 
 def _on_its_way(end: End) -> bool:

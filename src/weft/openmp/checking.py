@@ -55,6 +55,12 @@ NEAR: Final = 4
 """Lines by which the compiler may misplace a construct's call."""
 KINDS_OF_MACROS: Final = frozenset(("loop", "region", "teams", "alone"))
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
+PLAIN_REGION: Final = re.compile(
+    r"\s*#\s*pragma\s+omp\s+(?:[\w ]* )?parallel\b(?!.*\b(?:lastprivate|reduction|linear)\b)"
+)
+"""A directive of a parallel region that gives no value back."""
+FORTRAN_FUNCTION: Final = re.compile(r"(?:__\w+?_MOD_)?(?P<name>\w+?)_?(?:\.\d+)?$")
+"""A function's name as gfortran mangles it."""
 OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")
 """What the compiler adds to the name of a function whose construct it makes a function of its own."""
 
@@ -311,7 +317,10 @@ def make_place(file: str | None, line: int, function: str | None) -> AccessPlace
     """Return a source place. The function's name is that in the source, also if the compiler made the construct a
     function of its own.
     """
-    return AccessPlace(str(Path(file)) if file else "", line, 0, OUTLINED.sub("", function or ""))
+    name = OUTLINED.sub("", function or "")
+    if file and Path(file).suffix.lower().startswith(".f") and (found := FORTRAN_FUNCTION.match(name)):
+        name = "the main program" if found["name"] in {"MAIN", "MAIN_"} else found["name"]
+    return AccessPlace(str(Path(file)) if file else "", line, 0, name)
 
 
 def find_included_files(processes: Sequence[CheckedProcess], sources: Sequence[Path]) -> list[Path]:
@@ -424,6 +433,15 @@ def format_directive(directive: OpenMPDirective, source: Path) -> str:
     return ("!$omp " if source_language(source) == "fortran" else "#pragma omp ") + str(directive)
 
 
+def is_copy_of_reference(race: RawOpenMPFinding) -> bool:
+    """Return whether a race is on memory of the compiler's own: behind a parallel region within another one, it writes
+    back the address of what a reference refers to, which no program can change.
+    """
+    writes = [access for access in (race.access, race.other_access) if access.write]
+    heads = [source_line(access.place) for access in writes]
+    return not race.named.name and race.frame is not None and any(map(PLAIN_REGION.match, heads))
+
+
 def race_cause_key(race: RawOpenMPFinding) -> tuple[object, ...]:
     """Return a key that is equal for races of one cause: races on the same variable, or the same memory block, in the
     same construct.
@@ -447,18 +465,22 @@ def make_findings(
     `private_variables`: (file, variable) of all variables that some directive makes private.
     """
     causes: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
-    for one in records:
+    for one in name_races(records, names):
         if one.kind in ("data-race", "chunk-race"):
-            one.named = name_raced_variable(one, names)
-            causes[race_cause_key(one)].append(one)
+            if not is_copy_of_reference(one):
+                causes[race_cause_key(one)].append(one)
         elif one.kind == "valueless":
             yield from _make_uninitialised_read(one, names, private_variables)
         elif one.kind not in device_copies.KINDS_OF:
             yield from _make_sync_findings(one)
     yield from device_copies.make_copy_findings((one for one in records if one.kind in device_copies.KINDS_OF), names)
+    crossed = {
+        frozenset((one.access.strand.at, one.other_access.strand.at))
+        for races in causes.values() for one in races if one.crosses
+    }  # fmt: skip
     for races in merge_container_races(causes):
         certain = [one for one in races if not one.chunk]
-        yield _make_race_finding(sorted(certain or races, key=race_sort_key))
+        yield _make_race_finding(sorted(certain or races, key=race_sort_key), crossed)
 
 
 def merge_container_races(
@@ -482,6 +504,20 @@ def merge_container_races(
             known[0].update(calls)
             known[1].extend(races)
     return [races for _, races in merged]
+
+
+def name_races(records: Sequence[RawOpenMPFinding], names: VariableNames) -> Sequence[RawOpenMPFinding]:
+    """Give each race its variable, and return all records. A race in a block of the heap for which its lines have no
+    name has that of another race there.
+    """
+    races = [one for one in records if one.kind in ("data-race", "chunk-race")]
+    for one in races:
+        one.named = name_raced_variable(one, names)
+    known = {one.block: one.named.name for one in reversed(races) if one.named.name}
+    for one in races:
+        if not one.named.name and one.block is not None:
+            one.named = NamedElement(known.get(one.block, ""))
+    return records
 
 
 def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedElement:
@@ -526,8 +562,11 @@ def _describe_access_strand(access: Access) -> str:
     return messages.describe_strand(strand, at, own.file)
 
 
-def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
-    """Return one finding for all races of one cause. The first race gives the message; all give places and counts."""
+def _make_race_finding(races: Sequence[RawOpenMPFinding], crossed: Collection[frozenset[AccessPlace]] = ()) -> Finding:
+    """Return one finding for all races of one cause. The first race gives the message; all give places and counts.
+
+    `crossed`: pairs of constructs of which parts with different numbers race.
+    """
     first = races[0]
     named, place = first.named, first.access.place
     fortran = is_fortran_place(place)
@@ -535,14 +574,15 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     said = messages.describe_race(
         first, (_describe_access_strand(first.access), _describe_access_strand(first.other_access)), fortran
     )
-    pairs = {(race.access.place.line, race.other_access.place.line): race for race in races}
     said += (
         messages.describe_ordering_chunk(first)
         or messages.suggest_taskwait(first)
         or messages.suggest_other_type(first)
         or messages.suggest_threadprivate(first)
-        or messages.suggest_clause(pairs.values(), named, place, fortran)
-        or messages.suggest_static_schedule(first)
+        or messages.suggest_common_lock(first)
+        or messages.suggest_clause(races, fortran)
+        or messages.suggest_static_schedule(first, crossed)
+        or messages.suggest_wait(first)
     )
     evidence = CheckCase(
         case="race", count=count, variable=named.name,
@@ -583,7 +623,10 @@ def _make_sync_findings(raw_finding: RawOpenMPFinding) -> Iterator[Finding]:
         )
     elif raw_finding.kind == "lock-order":
         yield make_sync_finding(
-            "potential-deadlock", messages.describe_lock_order(place, other), (place, other), "lock"
+            "potential-deadlock",
+            messages.describe_lock_order(place, other, raw_finding.why == "circle"),
+            (place, other),
+            "lock",
         )
     elif raw_finding.kind == "deadlock":
         yield make_sync_finding("deadlock", messages.describe_deadlock(place, other), (place, other), "waits")

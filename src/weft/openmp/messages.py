@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.library_functions import INSTEAD
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
-from weft.openmp.variable_names import get_preprocessed_line, is_simd_loop, source_line
+from weft.openmp.variable_names import get_preprocessed_line, is_fortran_place, is_simd_loop, source_line
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
@@ -71,8 +71,16 @@ def describe_barrier(reason: str, barrier: AccessPlace, other_barrier: AccessPla
     )
 
 
-def describe_lock_order(place: AccessPlace, other: AccessPlace) -> str:
-    """Return the message that two locks are taken in both orders, at `place` in one and at `other` in the other."""
+def describe_lock_order(place: AccessPlace, other: AccessPlace, is_circle: bool = False) -> str:
+    """Return the message that locks are taken in different orders, at `place` in one and at `other` in another: two
+    locks in both orders, or (`is_circle`) more than two, each before the next one and the last before the first.
+    """
+    if is_circle:
+        return (
+            f"A thread takes one lock while it holds another{describe_place(place)}; other threads take these and "
+            f"further locks{describe_place(other)}, in a circle, so each may hold one and wait for the next for ever: "
+            "take them in the same order everywhere"
+        )
     return (
         f"A thread takes one lock while it holds another{describe_place(place)}; a thread takes the same two locks in "
         f"the opposite order{describe_place(other)}, so both may wait for ever: take them in the same order everywhere"
@@ -155,31 +163,174 @@ def describe_race(record: RawOpenMPFinding, strand_names: tuple[str, str], fortr
     loop = f" of {one.partition(' of ')[2]}"
     if one != two and two.endswith(loop):  # both are of one loop: it is named once
         two = two.removesuffix(loop)
+    if one == two:
+        two = re.sub(r" of the (\w* ?loop|region)", r" of another run of the \1", two)
     return (
         f"data race on {record.named.render(fortran)}: {one} {record.access.does}s it{places[0]}, {two} {other.does}s "
         f"it{places[1]}, and nothing orders the two"
     )
 
 
-def suggest_clause(
-    races: Iterable[RawOpenMPFinding], named: NamedElement, access_place: AccessPlace, fortran: bool
-) -> str:
-    """Return the suggestion of `private` or `reduction` for a shared scalar if a source line shows which; "" otherwise.
-
-    `races`: all races on the scalar; `access_place`: the access whose line is read.
+def suggest_clause(races: Sequence[RawOpenMPFinding], fortran: bool) -> str:
+    """Return the suggestion of a clause, or of an atomic update, for a shared scalar if the races and the source line
+    of the first one show which; "" otherwise.
     """
-    if not named.scalar or not named.name:
+    first = races[0]
+    name = first.named.name
+    if not first.named.scalar or not name:
         return ""
-    text = get_preprocessed_line(access_place)
-    name = re.escape(named.name)
-    if re.search(rf"\bfor\s*\(\s*{name}\s*=|^\s*do\s+(?:\d+\s+)?{name}\s*=", text, re.I if fortran else 0):
-        return f"; `{named.name}` counts an inner loop: name it in private"
-    again = re.search(rf"\b{name}\s*=(?!=)[^;]*\b{name}\b", text, re.I if fortran else 0)
+    flags = re.I if fortran else 0
+    text = get_preprocessed_line(first.access.place)
+    if is_changed_beside_tasks(races):
+        return f"; if the task needs the value that `{name}` had when it was made, name it in the task's firstprivate"
+    if re.search(rf"\bfor\s*\(\s*{name}\s*=|^\s*do\s+(?:\d+\s+)?{name}\s*=", text, flags):
+        return f"; `{name}` counts an inner loop: name it in private"
+    task = first.access.strand.what == "task"
+    if extreme := find_extreme(text, name, flags):
+        return "" if is_out_of_reach(first) else f"; name it in {'in_' if task else ''}reduction({extreme}: {name})"
+    again = re.search(rf"\b{name}\s*=(?!=)[^;]*\b{name}\b", text, flags)
     if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
-        return f"; if all add to `{named.name}`, name it in a reduction clause"
+        if is_out_of_reach(first):
+            return f"; if all add to `{name}`, update it atomically"
+        return f"; if all add to `{name}`, name it in {'an in_reduction' if task else 'a reduction'} clause"
+    only_written = all(one.access.write and one.other_access.write for one in races)
+    if only_written and not is_read_in_body(first.access.strand.at, name, flags):
+        is_last = first.access.strand.what == "iteration" and not is_out_of_reach(first)
+        last = f"name it in lastprivate(conditional: {name}), or " if is_last else ""
+        return f"; they only write `{name}`: {last}write it atomically"
     if all(one.access.write for one in races):  # none reads another one's value: each writes first
-        return f"; if each needs a value of its own, name `{named.name}` in private"
+        where = "make it threadprivate" if is_out_of_reach(first) else f"name `{name}` in private"
+        return f"; if each needs a value of its own, {where}"
     return ""
+
+
+def is_read_in_body(construct: AccessPlace, name: str, flags: int) -> bool:
+    """Return whether the text of a construct has a variable where it is not assigned. The compiler may keep the value
+    that such a read takes.
+    """
+    depth = 0
+    for line in range(construct.line + 1, construct.line + MOST_BODY_LINES):
+        text = linecache.getline(construct.file, line)
+        if re.search(rf"\b{name}\b(?!\s*=(?!=))", text, flags):
+            return True
+        depth += text.count("{") - text.count("}")
+        if _END_OF_BODY.match(text) or (depth <= 0 and "}" in text):
+            break
+    return False
+
+
+MOST_BODY_LINES: Final = 60
+"""Of a construct, in which reads of a variable are looked for."""
+_END_OF_BODY: Final = re.compile(r"\s*(?:[!c*]\$omp\s+end\b|end\s*(?:subroutine|function|program)\b)", re.I)
+
+
+def is_changed_beside_tasks(races: Iterable[RawOpenMPFinding]) -> bool:
+    """Return whether in all races a task reads what the code that makes tasks writes."""
+    return all(
+        any(
+            one.strand.what == "task"
+            and not one.write
+            and two.write
+            and two.strand.what in {"single", "thread", "host"}
+            for one, two in ((race.access, race.other_access), (race.other_access, race.access))
+        )
+        for race in races
+    )
+
+
+def is_out_of_reach(race: RawOpenMPFinding) -> bool:
+    """Return whether no clause of the construct can give an access another variable: it is made in a function that the
+    construct calls, and knows the variable by itself.
+    """
+    function, construct = race.access.place.function, race.access.strand.at.function
+    return bool(_LAMBDA.search(function)) or (race.named.is_static and bool(construct) and function != construct)
+
+
+_LAMBDA: Final = re.compile(r"\boperator\(\)|<lambda|_M_invoke")
+
+
+def find_extreme(text: str, name: str, flags: int) -> str:
+    """Return `max` or `min` if a statement makes a variable the larger or the smaller one of itself and another value;
+    "" otherwise.
+    """
+    compared = re.search(
+        rf"\bif\s*\((?:\s*{name}\s*(?P<less><|\.lt\.)=?|[^;]*?(?P<more>>|\.gt\.)=?\s*{name}\s*\))[^;]*\b{name}\s*=(?!=)"
+        rf"|\bif\s*\((?:\s*{name}\s*(?P<over>>|\.gt\.)=?|[^;]*?(?P<under><|\.lt\.)=?\s*{name}\s*\))[^;]*\b{name}\s*=(?!=)",
+        text, flags,
+    )  # fmt: skip
+    if compared:
+        return "max" if compared["less"] or compared["more"] else "min"
+    called = re.search(rf"\b{name}\s*=\s*(?:std::)?f?(?P<what>max|min)f?\s*(?:<\w+>)?\s*\([^;]*\b{name}\b", text, flags)
+    return called["what"].lower() if called else ""
+
+
+def suggest_common_lock(race: RawOpenMPFinding) -> str:
+    """Return the suggestion of one lock for both accesses if at least one of them is under a lock; "" otherwise."""
+    one, two = race.access, race.other_access
+    if one.strand.has_lock and two.strand.has_lock:
+        return "; each of them holds a lock or is in a critical section, but not in the same one: use one for both"
+    if one.strand.has_lock != two.strand.has_lock:
+        locked = one if one.strand.has_lock else two
+        return f"; only {'one of them' if one.write == two.write else f'the {locked.does}'} is under a lock"
+    return ""
+
+
+def find_nowait(race: RawOpenMPFinding) -> AccessPlace:
+    """Return where the first of two constructs, of which the accesses are, has the clause `nowait`; NOWHERE if it does
+    not.
+    """
+    one, two = race.access.strand, race.other_access.strand
+    if {one.what, two.what} <= _WORK and one.at.line and two.at.line:
+        return next((at for at in (two.at, one.at) if has_nowait(at)), NOWHERE)
+    return NOWHERE
+
+
+_WORK: Final = frozenset(("iteration", "section", "single"))
+
+
+def has_nowait(construct: AccessPlace) -> bool:
+    """Return whether a worksharing construct has the clause `nowait`, in Fortran at its end."""
+    if is_fortran_place(construct):
+        lines = linecache.getlines(construct.file)[construct.line :]
+        end = next((text for text in lines if _END_OF_WORK.match(text)), "")
+        return bool(_NOWAIT.search(end))
+    line, text = construct.line, source_line(construct)
+    while text.rstrip().endswith("\\"):
+        line, text = line + 1, text.rstrip()[:-1] + " " + linecache.getline(construct.file, line + 1)
+    return bool(_NOWAIT.search(text))
+
+
+_NOWAIT: Final = re.compile(r"\bnowait\b", re.I)
+_END_OF_WORK: Final = re.compile(r"\s*[!c*]\$omp\s+end\s*(?:do|single|sections|workshare)\b", re.I)
+
+
+def find_masked(race: RawOpenMPFinding) -> int:
+    """Return the line of a `masked` or `master` directive that stands in the region before the construct of one access,
+    with no barrier between, if a thread of the region made the other access; 0 if there is none.
+    """
+    for one, two in ((race.access.strand, race.other_access.strand), (race.other_access.strand, race.access.strand)):
+        if one.what == "thread" and two.what in _WORK and one.at.file == two.at.file and one.at.line < two.at.line:
+            found = 0
+            for line in range(one.at.line, two.at.line):
+                text = linecache.getline(one.at.file, line)
+                found = line if _MASKED.match(text) else 0 if _BARRIER.match(text) else found
+            if found:
+                return found
+    return 0
+
+
+_MASKED: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\s+mas(?:ked|ter)\b", re.I)
+_BARRIER: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\s+barrier\b", re.I)
+
+
+def suggest_wait(race: RawOpenMPFinding) -> str:
+    """Return the suggestion to leave out a `nowait` that lets two constructs overlap, or to put a barrier behind
+    `masked`; "" if neither stands there.
+    """
+    if line := find_masked(race):
+        return f"; the block at line {line} has no barrier at its end: put one behind it"
+    at = find_nowait(race)
+    return f"; the construct{describe_place(at)} has nowait: without it, its barrier orders them" if at.line else ""
 
 
 def suggest_other_type(record: RawOpenMPFinding) -> str:
@@ -212,6 +363,8 @@ def suggest_threadprivate(record: RawOpenMPFinding) -> str:
     of the construct can name the variable.
     """
     construct = record.access.strand.at
+    if record.named.is_common_block:
+        return f"; make the common block threadprivate(/{record.named.name.removesuffix('_')}/), or pass arguments"
     if not record.named.is_local_static or is_declared_around(record.named, record.access.place.file, construct):
         return ""
     name = record.named.name
@@ -239,13 +392,13 @@ def suggest_taskwait(record: RawOpenMPFinding) -> str:
     return ""
 
 
-def suggest_static_schedule(record: RawOpenMPFinding) -> str:
+def suggest_static_schedule(record: RawOpenMPFinding, crossed: Collection[frozenset[AccessPlace]] = ()) -> str:
     """Return the suggestion of `schedule(static)` if two iterations with the same index, of two different loops, made
-    the accesses; "" otherwise.
+    the accesses; "" otherwise, and if iterations of different numbers race there, too (`crossed`: pairs of loops).
     """
     one, two = record.access.strand, record.other_access.strand
     loops = one.what == two.what == "iteration" and one.pc != two.pc
-    if not loops or one.index != two.index:
+    if not loops or one.index != two.index or frozenset((one.at, two.at)) in crossed or one.at.line == two.at.line:
         return ""
     return "; with schedule(static) on both loops, which have equally many iterations, one thread runs both"
 

@@ -17,21 +17,25 @@ from weft.dataparallel.source_map import AccessPlace
 class NamedElement:
     """The variable, and its element if it is an array, that a finding is about.
 
-    `scalar`: it is a single number; `is_local_static`: it is a static variable of a function; `library_function`: it is
-    the own data of this function of the C library.
+    `scalar`: it is a single number; `is_static`: it lives as long as the program; `is_local_static`: it is a static
+    variable of a function; `library_function`: it is the own data of this function of the C library.
     """
 
     name: str = ""
     index: tuple[int, ...] = ()
     scalar: bool = False
     line: int = 0
+    is_static: bool = False
     is_local_static: bool = False
+    is_common_block: bool = False
     library_function: str = ""
 
     def render(self, fortran: bool) -> str:
         """Return the element as the program writes it: `a[3][4]`, in Fortran `a(4, 3)`."""
         if not self.name:
             return "data without a name"
+        if self.is_common_block:
+            return f"the common block `/{self.name.removesuffix('_')}/`"
         if not self.index:
             return f"`{self.name}`"
         if fortran:
@@ -52,6 +56,8 @@ class Strand:
     """Of an iteration, counted from 0; -1: unknown."""
     beside: int = 0
     """The task of a target construct that it is of; 0: none."""
+    has_lock: bool = False
+    """It held a lock, or was in a critical section, at the access."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,8 @@ class RawOpenMPFinding:
     chunk: int = 0
     """Of the loop's schedule, which gives both accesses to one thread; 0: none does."""
     named: NamedElement = NamedElement()
+    crosses: bool = False
+    """Iterations of two loops with different numbers race, too."""
 
 
 def parse_findings(
@@ -156,6 +164,7 @@ def parse_findings(
             frame=(frame["pc"], frame["cfa"]) if frame else None,
             region=place_at(fields.get("region_pc", 0)),
             chunk=fields.get("chunk", 0),
+            crosses=fields.get("crosses", False),
         )
 
     return [make_raw_finding(one) for one in output.raw_findings.values()]

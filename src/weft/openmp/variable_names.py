@@ -37,6 +37,9 @@ _OPERATOR: Final = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=|(?P<assigned>(?P<d
 _OPERAND: Final = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.))")
 _SIMD: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\s+simd\b", re.I)
 _COUNTED: Final = re.compile(r"\s*(?:for\s*\(\s*(?P<name>\w+)\s*=|do\s+(?:\d+\s+)?(?P<index>\w+)\s*=)", re.I)
+_LOOP_HEAD: Final = re.compile(
+    r"\bfor\s*\(\s*\w+(?:\s+\w+)+\s*=[^;()]*;(?:[^;()]|\([^()]*\))*;[^;()]*\)(?=\s*[\w*(+-])"
+)
 _LOCAL_STATIC: Final = re.compile(r"\.\d+$|^_ZZ")
 """How the compiler names a static variable of a function."""
 
@@ -126,16 +129,16 @@ class VariableNames:
         before = bisect_right(self.starts, address)
         return next((s for s in self.symbols[max(0, before - 4) : before] if s.at <= address < s.at + s.size), None)
 
-    def find_access_column(self, return_address: int) -> int:
-        """Return the source column (from 1) of an access by its return address; 0 if it is unknown."""
+    def find_access_column(self, access: Access) -> int:
+        """Return the source column (from 1) of an access; 0 if it is unknown."""
         try:
-            return self.module.find_column(return_address - self.base - 1) if self.module else 0
+            return self.module.find_column(access.pc - self.base - 1, access.place.line) if self.module else 0
         except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
             return 0
 
     def place_with_column(self, access: Access) -> AccessPlace:
         """Return the place of an access, with its column."""
-        return dataclasses.replace(access.place, column=self.find_access_column(access.pc))
+        return dataclasses.replace(access.place, column=self.find_access_column(access))
 
     def _find_shape(self, pc: int, name: str) -> Shape | None:
         """Return the layout of the variable with the given name at a program counter. None if debugging information
@@ -162,7 +165,10 @@ class VariableNames:
         element = NamedElement(name, (), symbol.size <= 8)
         if known:
             element = name_element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
-        return dataclasses.replace(element, is_local_static=bool(_LOCAL_STATIC.search(symbol.name)))
+        return dataclasses.replace(
+            element, is_static=True, is_local_static=bool(_LOCAL_STATIC.search(symbol.name)),
+            is_common_block=fortran and not known and symbol.name.endswith("_"),
+        )  # fmt: skip
 
     def _name_local_variable(self, record: RawOpenMPFinding, fortran: bool) -> NamedElement | None:
         """Return the local variable, with its element, that lies at the address of a raw finding; None if the address
@@ -245,6 +251,8 @@ def get_preprocessed_line(place: AccessPlace) -> str:
     if _PRAGMA.match(text):
         return ""
     text = re.sub(r"//.*|/\*.*?\*/", " ", text).rstrip()
+    if not place.column:  # the head of a loop before its body counts with a variable of its own
+        text = _LOOP_HEAD.sub(lambda head: " " * len(head[0]), text)
     return re.sub(r"(?<=\S)\s+", " ", text)
 
 
@@ -310,6 +318,17 @@ def guess_common_name(
     for name in exact:
         if name in common and all(other in ("", name) for other in exact):
             return name
+    written = (
+        [
+            name
+            for name, (_, write), text in zip(exact, accesses, texts, strict=True)
+            if write and not re.search(rf"\]\s*\.\s*{name}\b", text)
+        ]
+        if exact and all(exact)
+        else []
+    )
+    if written and len(set(exact)) > 1:  # each function has its own name for it
+        return written[0]
     for (place, write), text in zip(accesses, texts, strict=True):
         assigned = list(_ASSIGNED.finditer(text)) if write else []
         here = [found for found in assigned if found.start() < place.column <= _statement_end(text, found.end())]

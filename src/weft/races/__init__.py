@@ -205,8 +205,6 @@ def name_earlier_races(findings: Sequence[Finding]) -> list[Finding]:
         one.sites[0] for one in findings
         if isinstance(one.evidence, OrderOnly) or (isinstance(one.evidence, Race) and not one.evidence.influenced)
     ]  # fmt: skip
-    if not firsts:
-        return list(findings)
     return [
         replace(one, message=one.message.replace(_INFLUENCED, _describe_dependence(one.sites[0], firsts)))
         if isinstance(one.evidence, Race) and one.evidence.influenced else one
@@ -215,7 +213,11 @@ def name_earlier_races(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _describe_dependence(site: Site, firsts: Sequence[Site]) -> str:
-    """Return the sentence that a race at `site` depends on earlier races, of which `firsts` has the sites."""
+    """Return the sentence that a race at `site` depends on earlier races, of which `firsts` has the sites; "" if
+    there are none.
+    """
+    if not firsts:
+        return ""
     lines = list(dict.fromkeys(_line_text(one) for one in firsts))
     here = _line_text(site)
     elsewhere = [line for line in lines if line != here]

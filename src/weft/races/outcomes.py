@@ -30,7 +30,9 @@ _BYTES: Final = frozenset(("MPI_BYTE", "MPI_PACKED", "PVM_BYTE", "packed"))
 """Types of raw memory: they fit messages of any type."""
 _LENGTHS: Final = frozenset(("MPI_Get_count", "MPI_Get_elements", "MPI_Get_elements_x"))
 _NEAR: Final = 32
-"""Calls before a receive among which its probe is looked for."""
+"""Calls of its thread before a receive among which its probe is looked for."""
+_FAR: Final = 4096
+"""The same, of all threads."""
 
 
 def find_races_without_exchange(match: Match, races: Races) -> NDArray[np.bool_]:
@@ -79,11 +81,14 @@ def is_sized_by_probe(receive: Event) -> bool:
     """Return whether a receive has room for whichever message comes, as the program asked a probe for the length just
     before (by MPI_Get_count; MPI-4.1, 3.8.1 and 3.8.2).
     """
-    size, asked = size_in_bytes(receive.datatype), None
-    for index in range(receive.index - 1, max(-1, receive.index - 1 - _NEAR), -1):
+    size, asked, left = size_in_bytes(receive.datatype), None, _NEAR
+    for index in range(receive.index - 1, max(-1, receive.index - 1 - _FAR), -1):
         event = receive.rank.event(index)
         if event.thread is not receive.thread:
             continue
+        if left == 0:
+            break
+        left -= 1
         if asked is None and event.function.base in _LENGTHS:
             status = event.args.get("status")
             asked = status if isinstance(status, Status) and status.count == receive.count * (size or 0) else None

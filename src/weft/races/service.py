@@ -1,7 +1,8 @@
 """Recognizes benign races, in which only the order differs: a loop that serves whoever comes, and answers each.
 
 A master of a pool receives from any source at one line, answers that sender, and receives again. Which worker it serves
-first is free, and meant to be. Such a race becomes a note. Two things must hold, for one call site of one rank:
+first is free, and meant to be. Such a race becomes a note. Two things must hold, for one line of one rank,
+whoever called its function:
 
 1. Every message that could have been exchanged is received at that site (after a probe: was seen by the probe at that
    site). So whatever comes first, it is the same line that gets it.
@@ -26,6 +27,7 @@ from weft.match.grouping import group_rows
 from weft.order import Order
 from weft.races.search import Races
 from weft.terms.argument_columns import indices_in, sorted_distinct
+from weft.trace import Trace
 
 I64 = NDArray[np.int64]
 
@@ -37,10 +39,35 @@ SEEN: Final = 3
 """A probe that shows the sender to a receive of any source; one of the two is reported."""
 
 
+class _Lines:
+    """The lines at which calls were made: calls at one line that were reached by different callers have one number."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._first: dict[tuple[int, str, str | None, int], int] = {}
+
+    def number_lines(self, rank: int, events: NDArray[np.integer]) -> I64:
+        """Return for each of some events of a rank a number that is equal for calls at the same line."""
+        sites = self._trace.ranks[rank].events["site"][events].astype(np.int64)
+        distinct = sorted_distinct(sites)
+        numbers = np.array([self._number_site(rank, site) for site in distinct.tolist()], np.int64)
+        return numbers[indices_in(distinct, sites)] if len(distinct) else sites
+
+    def _number_site(self, rank: int, site: int) -> int:
+        """Return the id of the first call site at the line of a call site; its own id if its line is not known."""
+        if (rank, site) not in self._numbers:
+            place = self._trace.ranks[rank].site(site)
+            line = rank, place.file or "", place.function, place.line
+            self._numbers[rank, site] = self._first.setdefault(line, site) if place.known else site
+        return self._numbers[rank, site]
+
+
 @dataclass(frozen=True)
 class _RacingSite:
-    """Races of one rank, at one call site, with one pattern, by row."""
+    """Races of one rank, at one line, with one pattern, by row."""
 
+    lines: _Lines
     rank: int
     site: int
     comm: int
@@ -117,7 +144,7 @@ def _receiving_site(match: Match, place: _RacingSite) -> int | None:
         return None
     rank = match.trace.ranks[place.rank]
     events = sorted_distinct(match.recvs.event[taken].astype(np.int64))
-    sites = sorted_distinct(rank.events["site"][events].astype(np.int64))
+    sites = sorted_distinct(place.lines.number_lines(place.rank, events))
     if len(sites) != 1:
         return None
     first, probe = (rank.event(int(event)).site for event in (events[0], match.probes.event[place.rows[0]]))
@@ -133,6 +160,7 @@ def _group_by_site(match: Match, races: Races) -> list[_RacingSite]:
     probes.
     """
     found: list[_RacingSite] = []
+    lines = _Lines(match.trace)
     for probe in (False, True):
         posts = _posts(match, probe)
         which = np.flatnonzero(races.probe == probe)
@@ -140,14 +168,14 @@ def _group_by_site(match: Match, races: Races) -> list[_RacingSite]:
         if not len(rows):
             continue
         ranks = np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1
-        site = _site_of_each_row(match, posts, rows, ranks)
+        site = _site_of_each_row(lines, posts, rows, ranks)
         tag = np.where(posts.flags[rows] & Post.ANY_TAG, -1, posts.tag[rows])
         code, columns = _encode_combinations((ranks, site, posts.comm[rows].astype(np.int64), tag.astype(np.int64)))
         for one in sorted_distinct(code).tolist():
             mine = np.flatnonzero(code == one)
             mine = mine[np.argsort(rows[mine], kind="stable")]
             rank, at, comm, tagged = (int(column[mine[0]]) for column in columns)
-            found.append(_RacingSite(rank, at, comm, tagged, probe, which[mine], rows[mine]))
+            found.append(_RacingSite(lines, rank, at, comm, tagged, probe, which[mine], rows[mine]))
     return found
 
 
@@ -163,12 +191,12 @@ def _encode_combinations(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]
     return code, columns
 
 
-def _site_of_each_row(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
-    """Return for each row the call site of its event. `ranks`: the rank of each row."""
+def _site_of_each_row(lines: _Lines, posts: Posts, rows: I64, ranks: I64) -> I64:
+    """Return for each row the number of its event's line. `ranks`: the rank of each row."""
     found = np.zeros(len(rows), np.int64)
     for rank in sorted_distinct(ranks).tolist():
         mine = ranks == rank
-        found[mine] = match.trace.ranks[rank].events["site"][posts.event[rows[mine]]]
+        found[mine] = lines.number_lines(rank, posts.event[rows[mine]])
     return found
 
 
@@ -209,15 +237,14 @@ def _received_here(match: Match, place: _RacingSite, rows: I64, taker: I64, take
     `rows`: the sends, `taker`: the receive of each.
     """
     recvs, probes = match.recvs, match.probes
-    events = match.trace.ranks[place.rank].events["site"]
     here, taken = np.zeros(len(rows), np.bool_), taker != NONE
     if place.probe:
         part = probes.of_rank(place.rank)
-        at_site = events[probes.event[part]] == place.site
+        at_site = place.lines.number_lines(place.rank, probes.event[part]) == place.site
         here = np.isin(rows, probes.partner[part][at_site])
     site = taken_at if place.probe else place.site
     if site is not None:
-        here[taken] |= events[recvs.event[taker[taken]]] == site
+        here[taken] |= place.lines.number_lines(place.rank, recvs.event[taker[taken]]) == site
     return here
 
 
@@ -227,9 +254,8 @@ def _classify_answers(match: Match, place: _RacingSite) -> int:
     """
     posts = _posts(match, place.probe)
     part = posts.of_rank(place.rank)
-    events = match.trace.ranks[place.rank].events["site"]
     wild = (posts.flags[part] & Post.ANY_SOURCE != 0) & (posts.comm[part] == place.comm)
-    wild &= events[posts.event[part]] == place.site
+    wild &= place.lines.number_lines(place.rank, posts.event[part]) == place.site
     # A probe in a loop may see one message again and again: that is one service.
     decided = (posts.event if place.probe else posts.decided)[part][wild].astype(np.int64)
     to, named = _sends_by_peer(match, place), _named_receives_by_peer(match, place)

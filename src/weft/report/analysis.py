@@ -17,12 +17,15 @@ from weft.native.threads import worker_count
 from weft.races import name_earlier_races
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.causes import (
+    attach_consequences_of_overlaps,
     attach_consequences_of_overruns,
     is_harmful_race,
     join_equal_overruns,
     put_ends_behind_causes,
     put_harmful_races_first,
+    put_mismatches_before_deadlocks,
     remove_absences_of_deadlocks,
+    remove_mismatches_of_deadlocks,
     remove_truncations_without_sizes,
 )
 from weft.report.context import AnalysisContext
@@ -82,17 +85,22 @@ def run_analyses(
         findings = add_explored(trace, attach_consequences(context, findings))
     except Exception as error:
         failures.append(Failure.from_exception("what follows from the ends of ranks", error))
-    told = join_equal_overruns(merge_by_cause(remove_absences_of_deadlocks(findings)))
+    told = join_equal_overruns(merge_by_cause(remove_mismatches_of_deadlocks(remove_absences_of_deadlocks(findings))))
     if whole and scope is not None:
         told = add_snapshot_findings(trace, told, lambda snapshot, some: run_analyses(snapshot, some).findings)
-    return Report(tuple(put_harmful_races_first(put_ends_behind_causes(worst_first(told)))), tuple(failures))
+    return Report(
+        tuple(put_harmful_races_first(put_mismatches_before_deadlocks(put_ends_behind_causes(worst_first(told))))),
+        tuple(failures),
+    )
 
 
 def attach_consequences(context: AnalysisContext, findings: list[Finding]) -> list[Finding]:
     """Return the findings without those that only follow from how a rank ended. Such a finding becomes a consequence of
     the finding on that end.
     """
-    findings = remove_truncations_without_sizes(attach_consequences_of_overruns(remove_sampled(findings)))
+    findings = remove_truncations_without_sizes(
+        attach_consequences_of_overlaps(attach_consequences_of_overruns(remove_sampled(findings)))
+    )
     trace, asked = context.locate_at_end(findings)
     following = find_consequences(trace, asked)
     return [

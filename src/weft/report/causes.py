@@ -38,6 +38,54 @@ def attach_consequences_of_overruns(findings: Sequence[Finding]) -> list[Finding
             for one in kept]  # fmt: skip
 
 
+def attach_consequences_of_overlaps(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those that a pending buffer was changed, if at its line it is also reported to share
+    memory with another pending operation that writes there. The first becomes a consequence of that overlap.
+    """
+    overlaps = {
+        (site.call, site.file, site.line): one
+        for one in reversed(findings)
+        if one.kind == "buffer-reuse" and isinstance(one.evidence, Overlap)
+        for site in one.sites
+        if site.line
+    }
+    follows: defaultdict[int, list[str]] = defaultdict(list)
+    left: list[Finding] = []
+    for one in findings:
+        first = one.sites[0] if one.sites and isinstance(one.evidence, Sampled) else None
+        overlap = overlaps.get((first.call, first.file, first.line)) if first is not None else None
+        if overlap is None:
+            left.append(one)
+        elif not follows[id(overlap)]:
+            follows[id(overlap)].append(f"{one.message} [{one.kind}]")
+    return [replace(one, consequences=(*one.consequences, *follows[id(one)])) if id(one) in follows else one
+            for one in left]  # fmt: skip
+
+
+def remove_mismatches_of_deadlocks(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those that members called different collectives, if a proven deadlock names just
+    these calls.
+    """
+    waiting = {
+        event for one in findings if one.kind == "deadlock" and one.certainty == "certain" for event in one.events
+    }
+    return [one for one in findings if not (one.kind == "collective-mismatch" and waiting.issuperset(one.events))]
+
+
+def put_mismatches_before_deadlocks(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with each collective in which members called different functions before the deadlock of its
+    ranks: the ranks went on from there out of step.
+    """
+    found = list(findings)
+    for one in [one for one in found if one.kind == "collective-mismatch" and not isinstance(one.evidence, Absent)]:
+        place = found.index(one)
+        deadlock = next((i for i, other in enumerate(found[:place])
+                         if other.kind == "deadlock" and set(other.ranks) & set(one.ranks)), None)  # fmt: skip
+        if deadlock is not None:
+            found.insert(deadlock, found.pop(place))
+    return found
+
+
 def remove_absences_of_deadlocks(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings without those that members are missing from a collective, if a proven deadlock is about that
     collective.

@@ -126,9 +126,12 @@ def ranks_with_ending(findings: Iterable[Finding]) -> set[int]:
 
 
 def _begins_with_ends(trace: Trace, findings: Iterable[Finding]) -> bool:
-    """Return whether a report begins with where each rank was: in a run that was ended from outside, unless a deadlock
+    """Return whether a report begins with where each rank was: in a run that was ended from outside, unless a finding
     says why it hung."""
-    return is_interrupted(trace) and not any(isinstance(one.evidence, Deadlock) for one in findings)
+    return is_interrupted(trace) and not any(
+        isinstance(one.evidence, Deadlock) or one.kind in ("argument-mismatch", "collective-mismatch")
+        for one in findings
+    )
 
 
 def is_interrupted(trace: Trace) -> bool:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:  # a watched program asks here, too, and waits for no numpy
     from weft.trace.sites import CallSite
 
-PARTS: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
-"""Parts of the paths of Python's own library and of what pip or the system installed."""
+PARTS: Final = (
+    "/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>", "/include/c++/", "/usr/include/",
+)  # fmt: skip
+"""Parts of the paths of Python's own library, of C++'s, and of what pip or the system installed."""
 _RUNTIMES: Final = re.compile(
     r"(lib(c|m|pthread|gfortran|stdc\+\+|gcc_s|quadmath|mpi\w*|ucs|ucp|python3.*)|ld-linux.*)[.-]"
 )
@@ -18,7 +20,7 @@ _RUNTIMES: Final = re.compile(
 
 
 def is_library_file(file: str) -> bool:
-    """Return whether a file is Python's own, or part of an installed package."""
+    """Return whether a file is Python's or C++'s own, or part of an installed package."""
     return any(part in file for part in PARTS)
 
 

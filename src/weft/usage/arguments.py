@@ -32,6 +32,8 @@ from weft.trace.layout import ROOT as ROOT_RANK
 from weft.usage.argument_scan import CheckedFunctions, find_suspect_events
 from weft.usage.buffer_aliasing import find_aliased_buffers as shared_bytes
 from weft.usage.file_modes import find_wrong_file_calls as wrong_files
+from weft.usage.fortran_errors import find_calls_without_ierror
+from weft.usage.freed_handles import find_freed_communicator
 from weft.usage.freed_handles import find_freed_handles as stale
 from weft.usage.resource_leaks import CLASSES
 
@@ -61,6 +63,11 @@ _UNDEFINED_COLOUR = -32766
 _TO_ROOT = calls.forms_of(calls.TO_ROOT, Form.BLOCKING, Form.NONBLOCKING)
 _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
 """Where MPI ends a process for what came in a message, too."""
+_SURE_TAG = 32767
+"""The largest tag that every MPI library takes (MPI-4.1, 9.1.2)."""
+_LARGE_TAG = (
+    f"; a library takes tags up to its attribute MPI_TAG_UB, of which the standard promises no more than {_SURE_TAG:,}"
+)
 _OTHER_REASONS = (LEFT, "Shared memory error")
 """What MPICH ends a process for inside any call, whatever its arguments: the end of the rank tells its words."""
 
@@ -102,7 +109,7 @@ class _ArgumentChecks:
             self._check_uncommitted_datatypes, self._check_operations, self._check_negative_arguments,
             self._check_packing, self._check_same_buffer, self._check_shared_bytes_and_freed_handles,
             self._check_in_place, self._check_split_colors, self._check_group_ranks, self._check_file_modes,
-            self._check_error_classes,
+            self._check_ierror, self._check_error_classes,
             self._check_aborted_call,
         )  # fmt: skip
         for check in checks:
@@ -272,7 +279,7 @@ class _ArgumentChecks:
         """Find null communicators, datatypes, operations, windows and requests."""
         for function, which in self._suspects_by_function("comm"):
             bad = which[self.events["comm"][which] == ID_NULL]
-            yield from self._make_findings(bad, function.slot["comm"].name, lambda e: "MPI_COMM_NULL")
+            yield from self._make_findings(bad, function.slot["comm"].name, self._describe_null_communicator)
         typed = self._suspects_calling(_TYPED)
         bad = self._select_significant_datatypes(typed[self.events["datatype"][typed] == ID_NULL])
         yield from self._make_findings(bad, "datatype", lambda e: "MPI_DATATYPE_NULL")
@@ -290,6 +297,18 @@ class _ArgumentChecks:
         yield from self._make_findings(
             request[self.events["object"][request] == ID_NULL], "request", lambda e: "MPI_REQUEST_NULL"
         )
+
+    def _describe_null_communicator(self, event: Event) -> str:
+        """Describe MPI_COMM_NULL as an argument of a call, with the line that gave it to the rank if there is only
+        one.
+        """
+        makers = self._events_calling(CLASSES[0].makers)
+        makers = makers[(makers < event.index) & (self.events["object"][makers] == ID_NULL)]
+        closed = (self.events["flags"][makers] & Flag.CLOSED != 0) & (self.events["error"][makers] == 0)
+        givers = {one.site_id: one for one in map(self.rank.event, makers[closed][:64].tolist())}
+        if len(givers) != 1:
+            return "MPI_COMM_NULL"
+        return f"MPI_COMM_NULL, which {call_at(next(iter(givers.values())))} returned to it,"
 
     def _check_uncommitted_datatypes(self) -> Iterator[Finding]:
         """Find calls that communicate with a derived datatype which the rank has made but not yet committed."""
@@ -405,6 +424,8 @@ class _ArgumentChecks:
                 yield from self._note_undecided_overlap(index)
         for index, parameter, why in stale(self.rank):
             yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
+        if (freed := find_freed_communicator(self.rank)) is not None:
+            yield from self._make_findings(np.array([freed[0]]), freed[1], _constant_text(freed[2]))
 
     def _note_undecided_overlap(self, index: int) -> Iterator[Finding]:
         """Yield a note about the event `index`: its datatypes have too many blocks to tell whether its buffers share
@@ -501,6 +522,13 @@ class _ArgumentChecks:
         for index, parameter, why in wrong_files(self.rank):
             yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
+    def _check_ierror(self) -> Iterator[Finding]:
+        """Find calls of Fortran without their last argument."""
+        yield from self._make_findings(
+            np.array(list(find_calls_without_ierror(self.rank)), np.int64), "ierror",
+            _constant_text("no `ierror`, so that it writes the error code to whatever address it finds there,"),
+        )  # fmt: skip
+
     def _check_error_classes(self) -> Iterator[Finding]:
         """Find calls that returned an error whose class names a kind of argument, such as MPI_ERR_COUNT."""
         which = np.flatnonzero(self.events["error"] != 0) if catalogue_of(self.rank).failed else np.zeros(0, np.int64)
@@ -530,7 +558,8 @@ class _ArgumentChecks:
         yield make_finding(
             "invalid-argument",
             f"MPI ended rank {self.rank.index} inside {call_at(event)}: "
-            + (words or "an argument, or the object that it names, was probably invalid"),
+            + (words or "an argument, or the object that it names, was probably invalid")
+            + (_LARGE_TAG if named and "tag" in words and event.tag > _SURE_TAG else ""),
             [event],
             certainty="certain" if named else "possible",
             evidence=Refused(inside=event.function.name, said=words),

@@ -22,8 +22,8 @@ from weft.terms.calls import masks_of
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
 from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
 from weft.terms.rank_progress import has_ended
-from weft.trace import Datatype, Event, Rank, Trace
-from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
+from weft.trace import Communicator, Datatype, Event, Rank, Trace
+from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE, PROC_NULL, ROOT
 from weft.usage.topologies import Edge, find_unequal_edge_counts, topology_edges
 
 MAX_INSTANCES = 2000
@@ -258,7 +258,7 @@ def _check_same_function(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> I
         nth = int(table.of.ordinal[instance]) + 1
         yield make_finding(
             "collective-mismatch",
-            f"as collective call number {nth} on {table.comm(instance).name} {listed(told, 'but')}",
+            f"collective call number {nth} on {table.comm(instance).name} differs: {listed(told, 'but')}",
             [*events, *(table.at(p) for p in list(places)[:64])],
             evidence=Instance(call=nth, communicator=table.comm(instance).name),
             cause=cause_key(*events),
@@ -304,6 +304,7 @@ def _check_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Itera
     yield from _report_unequal_values(
         table, right & table.instances_with_unequal(peer, rooted), peer, "root", lambda e, v: f"root={v}"
     )
+    yield from _check_intercommunicator_roots(table, right, peer)
     op = table.event_column("tag")
     op[op >= 256] = UNKNOWN  # user-made: equal ones have other ids on other ranks
     kinds = _BasicTypes()
@@ -442,10 +443,59 @@ def _unequal_value_finding(
         )
     return make_finding(
         "argument-mismatch",
-        f"in {calls.message_name(events[0].function.name)} on {table.comm(instance).name} {listed(told, 'but')}",
+        f"in {calls.message_name(events[0].function.name)} on {table.comm(instance).name}, {listed(told, 'but')}",
         events,
         evidence=Argument(argument=argument),
         cause=argument + cause_key(*events),
+    )
+
+
+def _check_intercommunicator_roots(
+    table: _CollectiveTable, right: NDArray[np.bool_], peer: Ints
+) -> Iterator[Finding]:  # fmt: skip
+    """Report collectives of intercommunicators in which a member gives a wrong root: in the root's group one member
+    gives MPI_ROOT and all others MPI_PROC_NULL, in the other group all give the rank of the root (MPI-4.1, 6.2.3).
+
+    `right`: a mask of the collectives to check. `peer`: the root by row.
+    """
+    rooted = table.rows_calling(_ROOTED) & table.inter & right[table.instance]
+    for instance in sorted_distinct(table.instance[rooted & (peer == ROOT)])[:MAX_INSTANCES].tolist():
+        comm, places = table.comm(instance), list(table.parts(instance))
+        root = next(p for p in places if peer[p] == ROOT)
+        own, other = set(comm.members), set(comm.remote_members)
+        group = own if int(table.rank[root]) in own else other
+        if own & other:
+            continue
+        number = _number_in_group(comm, int(table.rank[root]), is_first_group=group is own)
+        wrong = [
+            p for p in places if p != root
+            and peer[p] != (PROC_NULL if int(table.rank[p]) in group else number)
+        ]  # fmt: skip
+        if wrong:
+            yield _wrong_root_finding(table, root, wrong, inside=int(table.rank[wrong[0]]) in group)
+
+
+def _number_in_group(comm: Communicator, rank: int, *, is_first_group: bool) -> int:
+    """Return the number of a rank in its group of an intercommunicator."""
+    return (comm.members if is_first_group else comm.remote_members).index(rank)
+
+
+def _wrong_root_finding(
+    table: _CollectiveTable, root: int, wrong: Sequence[int], *, inside: bool
+) -> Finding:  # fmt: skip
+    """Make the finding on members of an intercommunicator that give another root than they must. `root`: the row that
+    gives MPI_ROOT. `inside`: whether the first of the wrong ones is in the root's group.
+    """
+    first, right_one = table.at(wrong[0]), table.at(root)
+    who = f"rank {right_one.rank.index} of {'its' if inside else 'the other'} group"
+    must = "MPI_PROC_NULL" if inside else "the number of that rank in its group"
+    return make_finding(
+        "argument-mismatch",
+        f"rank {first.rank.index} gives {call_at(first)} a wrong root: {who} gives MPI_ROOT"
+        f"{describe.site_suffix(right_one)}, so that rank {first.rank.index} must give {must}",
+        [first, right_one],
+        evidence=Argument(argument="root"),
+        cause="root" + cause_key(first, right_one),
     )
 
 

@@ -13,7 +13,9 @@ import numpy as np
 
 from weft.terms.argument_columns import Ints, Ragged, decode_argument, decode_columns, sorted_distinct
 from weft.terms.calls import catalogue_of, masks_of, word_set
-from weft.trace import Function, Rank
+from weft.terms.describe import site_suffix
+from weft.terms.rank_progress import open_calls
+from weft.trace import EndingKind, Function, Rank
 from weft.trace.layout import ID_DYNAMIC, Def
 from weft.usage.resource_leaks import CLASSES
 
@@ -45,6 +47,28 @@ def find_freed_handles(rank: Rank) -> Iterator[FreedHandle]:
                     known = _known_object_ids(rank, kind.handle) if known is None else known
                     why = f"a copy of the handle of the {kind.noun}, which was freed before"
                     yield from ((row, name, why) for row in which[~np.isin(values, known)].tolist())
+
+
+def find_freed_communicator(rank: Rank) -> FreedHandle | None:
+    """Return the call inside which MPI ended a rank, or the rank crashed, if it is given a communicator that no call
+    made, and the rank had freed one before; None if there is no such call.
+    """
+    crashed = rank.definitions.ended is not None or any(one.kind is EndingKind.SIGNAL for one in rank.endings)
+    [*_, last] = open_calls(rank) or [-1]
+    if last < 0 or not crashed:
+        return None
+    event = rank.event(last)
+    place = event.function.slot.get("comm")
+    id = int(rank.events["comm"][last])
+    if place is None or place.direction == "out" or id < ID_DYNAMIC or rank.comm(id) is not None:
+        return None
+    freed = masks_of(rank.trace.functions).where(rank, CLASSES[0].frees)
+    freed = freed[freed < last]
+    lines = {site_suffix(rank.event(row)): row for row in freed[-64:].tolist()}
+    if not lines:
+        return None
+    where = f", as it was{next(iter(lines))}" if len(lines) == 1 else " by then"
+    return last, place.name, f"a copy of the handle of a communicator that is freed{where},"
 
 
 def _called_functions(rank: Rank) -> list[Function]:

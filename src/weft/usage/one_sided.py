@@ -51,10 +51,11 @@ LOOKED = "one-sided"
 _DYNAMIC = 2
 
 _WORDS = (
-    "calls a fence inside the epoch of {other}", "starts an epoch while that of {other} is open",
+    "calls a fence inside the epoch of {other}", "starts an epoch before MPI_Win_complete has ended that of {other},",
     "completes an access epoch that was not started", "posts an exposure epoch while that of {other} is open",
     "waits for the end of an exposure epoch that was not posted",
-    "tests for the end of an exposure epoch that was not posted", "locks rank {peer} twice, first in {other},",
+    "tests for the end of an exposure epoch that was not posted",
+    "locks the window of rank {peer}, which it has not unlocked since {other},",
     "locks a window whose fence epoch is still open", "locks all ranks while it holds the lock of {other}",
     "unlocks rank {peer}, which it has not locked,", "unlocks all ranks, which it has not locked,",
     "flushes outside of a lock", "frees a window while the epoch of {other} is open",

@@ -24,6 +24,7 @@ from weft.terms.event_findings import MAX_OF_ONE_SITE, call_at, cause_key, limit
 from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
+from weft.usage.array_sections import describe_copy, find_copied_section
 from weft.usage.buffer_memory import RankMemory
 from weft.usage.file_transfers import report_wrong_transfers
 from weft.usage.object_ids import believable_ids
@@ -323,10 +324,12 @@ class Requests:
             at = int(np.flatnonzero(early & (request == id))[0])
             start = self.rank.event(int(event[at]))
             before = self.rank.event(int(event[:at][request[:at] == id][-1]))
+            makers = self.makers[self.ids == id]
+            which = f"the request of {call_at(self.rank.event(int(makers[-1])))}" if len(makers) else "a request"
             yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} starts a request{site_suffix(start)} that is still active from its start"
-                f"{site_suffix(before)}",
+                f"rank {self.rank.index} starts {which} again{site_suffix(start)}, while it is active from its start"
+                f"{site_suffix(before)}: no wait or test completed it in between",
                 [start, before],
                 cause=cause_key(start, before),
             )
@@ -439,9 +442,15 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
         is_completion = masks_of(rank.trace.functions).table(calls.COMPLETIONS)[event.function.id]
         makers = _find_makers_of_requests(rank, event) if is_completion else _find_one_sided_maker(rank, event)
         which, it, cited = _describe_changed_operations(memory, makers)
+        section = find_copied_section(cited[0]) if cited else None
+        message = f"rank {rank.index} changed {which} before {call_at(event)} completed {it}"
+        if section is not None:
+            message = (
+                f"rank {rank.index} gives {call_at(cited[0])} {describe_copy(section)}; {call_at(event)} comes later"
+            )
         yield make_finding(
             "buffer-reuse",
-            f"rank {rank.index} changed {which} before {call_at(event)} completed {it}",
+            message,
             [*cited, event],
             evidence=Sampled(seen="by sample", completed=event.id, started=[maker.id for maker in makers]),
             cause=cause_key(*cited, event),
@@ -510,4 +519,6 @@ def report_shared_buffers(traffic: Traffic) -> Iterator[Finding]:
     for one, two in found.pairs:
         begin = rows.begin[one]
         if begin != rows.begin[two] or starts[begin]:  # within another call it is the arguments that are wrong
-            yield overlap_finding(rank, rows, one, two)
+            section = find_copied_section(rank.event(int(rows.begin[two])))
+            note = f": it is {describe_copy(section)}" if section is not None else ""
+            yield overlap_finding(rank, rows, one, two, note)

@@ -84,16 +84,22 @@ def _first_misfit(region: BufferRegion, kind: VariableType, offset: int, *, whol
     may be "". None if all elements fit or that is unknown.
 
     `offset`: bytes from the variable's begin to the buffer's. `whole`: compare several elements of the datatype, not
-    only the first.
+    only the first, also where it is a single basic type.
     """
     runs = type_map(region.datatype)
     if not runs or not kind.element or not kind.parts or any(p.sort == "?" for p in kind.parts):
         return None
     extent = region.datatype.extent if region.datatype is not None else None
     extent = extent if extent is not None else size_in_bytes(region.datatype) or 0
-    for k in range(min(region.elements, _INSTANCES) if whole or len(kind.parts) == 1 else 1):
+    repeats = whole or len(kind.parts) == 1 or len(runs) > 1  # a datatype of members was made for the structure
+    for k in range(min(region.elements, _INSTANCES) if repeats else 1):
         for run in runs[:_ELEMENTS]:
             wrong = _misfit_of_run(run, offset + k * extent, kind)
+            if wrong is not None and k and len(runs) > 1 and extent % kind.element:
+                return (
+                    f", whose elements are {kind.element} bytes apart, while those of the datatype are {extent} bytes "
+                    "apart: give it that extent by MPI_Type_create_resized"
+                )
             if wrong is not None:
                 return wrong
     return None

@@ -5,6 +5,7 @@
 static struct pair {
     uint32_t place, other;
     uint8_t how; /* bits: written by both */
+    bool crosses; /* iterations of different numbers, too */
     const char *kind;
     uint64_t count, told;
     int id;
@@ -30,7 +31,7 @@ static struct pair *find_or_add_pair(const char *kind, uint32_t place, uint32_t 
     struct pair *pair = find_pair_slot(kind, place, other, access_bits);
     if (!pair || pair->id) return pair;
     if (last_id >= 2048) return NULL;
-    *pair = (struct pair){place, other, access_bits, kind, 0, 0, ++last_id};
+    *pair = (struct pair){.place = place, .other = other, .how = access_bits, .kind = kind, .id = ++last_id};
     return pair;
 }
 
@@ -57,9 +58,11 @@ static int64_t find_device_task_number(strand_t strand) {
 
 /* Append an object that describes a strand (iteration, task or thread) to a line of JSON. */
 static void put_strand(struct line *line, const char *name, strand_t strand) {
+    bool has_lock = holds_lock(strand);
     strand = find_whole_strand(strand);
     const struct node *strand_node = node(strand);
     put_begin(line, name, '{');
+    put_truth(line, "has_lock", has_lock);
     put_text(line, "what", strand_node->kind == TASK ? MAKERS[strand_node->loop] : NAMES[strand_node->kind]);
     put_number(line, "index", strand_node->index);
     put_number(line, "number",
@@ -143,11 +146,20 @@ bool is_race_reported(uint32_t place, uint32_t other, bool is_write, bool is_oth
     return pair && pair->id;
 }
 
+/* Note at the entry of a race whether iterations of different numbers make it, too. */
+static void note_crossing(const struct access *access, uint32_t place, uint32_t other, uint8_t access_bits) {
+    struct pair *pair = find_pair_slot(RACE, place, other, access_bits);
+    if (!pair || !pair->id || pair->crosses) return;
+    const struct node one = *node(find_whole_strand(access->strand)), two = *node(find_whole_strand(access->other));
+    pair->crosses = one.kind != ITERATION || two.kind != ITERATION || one.index != two.index;
+}
+
 /* Write a data race as a line of JSON, once for each pair of places and read/write combination; count it otherwise. */
 void report_race(const struct access *access) {
     uint8_t access_bits = (uint8_t)(access->write | access->other_write << 1);
     uint32_t place = access->place & ~ATOMIC, other = access->other_place & ~ATOMIC;
     const struct pair *pair = count_pair(access->chunk ? RACE_IN_CHUNK : RACE, place, other, access_bits);
+    note_crossing(access, place, other, access_bits);
     if (!pair) return;
     struct line line = begin_finding_line(pair, "");
     uint32_t caller = is_library_place(place) ? find_library_caller(place) : 0, other_caller = get_noted_caller(other);
@@ -257,6 +269,7 @@ void write_counts(void) {
         line = begin_json_line();
         put_number(&line, "id", pair->id);
         put_number(&line, "count", (int64_t)pair->count);
+        if (pair->crosses) put_truth(&line, "crosses", true);
         pair->told = pair->count;
         send_line(&line);
     }

@@ -83,25 +83,69 @@ bool have_common_lock(strand_t one, strand_t other) {
     return (of_one.own & (of_other.own | of_other.shared)) || (of_one.shared & of_other.own);
 }
 
-/* Two locks that are taken in both orders by strands that no path orders, with no third one around both. */
+/* Whether a strand holds a lock of the program's. */
+bool holds_lock(strand_t strand) {
+    uint64_t held = strand >= weft_first && node(strand)->kind == LOCKED ? node(strand)->locks : 0;
+    for (int number = 0; number < lock_count; number++)
+        if (locks[number].lock == &atomics) held &= ~((uint64_t)1 << number);
+    return held != 0;
+}
+
+/* Two locks that one strand took in this order: the second one while it held the first and `others`. */
 static struct taking {
-    int first, second;
     strand_t strand;
     uint64_t others;
     uint32_t place;
-} takings[4096];
+} takings[LOCKS][LOCKS];
 
-/* Report a possible deadlock: two locks were taken in both orders, by strands that nothing orders and without a third
- * lock around both. */
+/* Takings that lead from lock to lock, each by another strand. */
+struct chain {
+    const struct taking *takings[LOCKS];
+    int count;
+    uint64_t visited; /* locks */
+};
+
+/* Return whether a taking may be under way together with all of a chain: no path orders their strands, and no lock is
+ * around two of them. */
+static bool may_join_chain(const struct chain *chain, const struct taking *next) {
+    for (int i = 0; i < chain->count; i++) {
+        const struct taking *one = chain->takings[i];
+        bool is_earlier = one->strand < next->strand;
+        if ((one->others & next->others) ||
+            is_ordered_without_locks(is_earlier ? one->strand : next->strand, is_earlier ? next->strand : one->strand))
+            return false;
+    }
+    return true;
+}
+
+/* Return whether a chain can be led on from lock `from` back to lock `to`. */
+static bool close_chain(struct chain *chain, int from, int to) {
+    chain->visited |= (uint64_t)1 << from;
+    for (int next = 0; next < lock_count && next < LOCKS; next++) {
+        const struct taking *taking = &takings[from][next];
+        if (chain->visited >> next & 1 || !taking->place || taking->strand < now.base || !may_join_chain(chain, taking))
+            continue;
+        chain->takings[chain->count++] = taking;
+        if (next == to || close_chain(chain, next, to)) return true;
+        chain->count--;
+    }
+    return false;
+}
+
+/* Report a possible deadlock: two locks were taken in both orders, or more in a circle, by strands that nothing orders
+ * and without another lock around two of them. Circles of more than two are looked for where two locks are taken in an
+ * order that is new in this phase. */
 static void check_lock_order(int second, uint32_t place) {
-    for (int first = 0; first < LOCKS; first++) {
+    for (int first = 0; first < LOCKS && me->held >> first; first++) {
         if (!(me->held >> first & 1) || first == second) continue;
-        uint64_t other_locks = me->held & ~((uint64_t)1 << first);
-        struct taking *reverse = &takings[second * 64 + first], *own = &takings[first * 64 + second];
-        if (reverse->place && reverse->strand >= now.base && !is_ordered_without_locks(reverse->strand, me->current) &&
-            !(reverse->others & other_locks))
+        struct taking *own = &takings[first][second], *reverse = &takings[second][first];
+        bool is_new = !own->place || own->strand < now.base;
+        *own = (struct taking){me->current, me->held & ~((uint64_t)1 << first), place};
+        struct chain chain = {.takings = {own}, .count = 1};
+        if (reverse->place && reverse->strand >= now.base && may_join_chain(&chain, reverse))
             report_plain_finding("lock-order", "", place, reverse->place);
-        *own = (struct taking){first, second, me->current, other_locks, place};
+        else if (is_new && close_chain(&chain, second, first))
+            report_plain_finding("lock-order", "circle", place, chain.takings[1]->place);
     }
 }
 
