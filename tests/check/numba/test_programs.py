@@ -66,7 +66,7 @@ def written(name: str, folder: Path, whole: bool) -> None:
 
 
 def run(name: str, folder: Path, whole: bool) -> dict[str, Any]:
-    """The report of a program; that of chosen functions alone is made with little of LLVM's optimisation, to save time."""
+    """The report of a program; that of chosen functions alone is made with less optimisation, to save time."""
     environment = {"PYTHONDONTWRITEBYTECODE": "1", **({} if whole else {"NUMBA_OPT": "1"})}
     out, script = folder / f"{name}.json", folder / f"{name}_run.py"
     words = ["check", "--format", "json", "-o", out, script]

@@ -621,24 +621,21 @@ void weft_numba_follow_memory(int on) {
     followed = 0;
 }
 
+/* Follow a new block, and let what an earlier iteration did where its head lies be over: functions read heads, and a
+ * kernel reports an access to a container as one to its block's head. */
 static Block *track_new_block(Block *block, size_t bytes) {
-    if (block) track_block(block->data, bytes);
+    if (!block) return block;
+    if (following) weft_check_written(block, sizeof *block);
+    track_block(block->data, bytes);
     return block;
-}
-
-/* Follow a new block that may hold a container. Kernels report accesses to a container as accesses to its block's head:
- * what an earlier iteration did to a container at that place is over. */
-static Block *track_new_container(Block *block, size_t bytes) {
-    if (block && following) weft_check_written(block, sizeof block->references);
-    return track_new_block(block, bytes);
 }
 
 Block *weft_numba_alloc(size_t n) { return track_new_block(real.alloc(n), n); }
 Block *weft_numba_alloc_safe(size_t n) { return track_new_block(real.alloc_safe(n), n); }
 Block *weft_numba_alloc_aligned(size_t n, unsigned a) { return track_new_block(real.alloc_aligned(n, a), n); }
 Block *weft_numba_alloc_safe_aligned(size_t n, unsigned a) { return track_new_block(real.alloc_safe_aligned(n, a), n); }
-Block *weft_numba_alloc_dtor(size_t n, void *d) { return track_new_container(real.alloc_dtor(n, d), n); }
-Block *weft_numba_alloc_dtor_safe(size_t n, void *d) { return track_new_container(real.alloc_dtor_safe(n, d), n); }
+Block *weft_numba_alloc_dtor(size_t n, void *d) { return track_new_block(real.alloc_dtor(n, d), n); }
+Block *weft_numba_alloc_dtor_safe(size_t n, void *d) { return track_new_block(real.alloc_dtor_safe(n, d), n); }
 Block *weft_numba_new_varsize(size_t n) { return track_new_block(real.new_varsize(n), n); }
 Block *weft_numba_new_varsize_dtor(size_t n, void *d) { return track_new_block(real.new_varsize_dtor(n, d), n); }
 
