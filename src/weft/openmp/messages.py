@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -25,6 +26,7 @@ LEFT: Final = {
     "crowd": "races between neighbouring iterations of a loop with many millions ({at}): 64 of a thread count as one",
     "paths": "pairs of accesses with very many atomics or locks between them, any of which may order the two ({at})",
     "lanes": "dependences between the iterations of a simd loop in most of its runs after the first 1,024 ({at})",
+    "readers": "plain writes ({at}) beside many atomic reads: two of them and each 32nd of the others are compared",
     "locks": "in which order locks are taken and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
@@ -194,7 +196,9 @@ def suggest_clause(races: Sequence[RawOpenMPFinding], fortran: bool) -> str:
             return f"; if all add to `{name}`, update it atomically"
         return f"; if all add to `{name}`, name it in {'an in_reduction' if task else 'a reduction'} clause"
     only_written = all(one.access.write and one.other_access.write for one in races)
-    if only_written and not is_read_in_body(first.access.strand.at, name, flags):
+    place = first.access.place
+    body = dataclasses.replace(place, line=place.line - 1) if is_out_of_reach(first) else first.access.strand.at
+    if only_written and not is_read_in_body(body, name, flags):
         is_last = first.access.strand.what == "iteration" and not is_out_of_reach(first)
         last = f"name it in lastprivate(conditional: {name}), or " if is_last else ""
         return f"; they only write `{name}`: {last}write it atomically"
@@ -242,8 +246,10 @@ def is_out_of_reach(race: RawOpenMPFinding) -> bool:
     """Return whether no clause of the construct can give an access another variable: it is made in a function that the
     construct calls, and knows the variable by itself.
     """
-    function, construct = race.access.place.function, race.access.strand.at.function
-    return bool(_LAMBDA.search(function)) or (race.named.is_static and bool(construct) and function != construct)
+    place, construct = race.access.place, race.access.strand.at
+    if not construct.function or place.function == construct.function:
+        return place.file == construct.file and place.line < construct.line  # an inlined lambda before the construct
+    return race.named.is_static or bool(_LAMBDA.search(place.function))
 
 
 _LAMBDA: Final = re.compile(r"\boperator\(\)|<lambda|_M_invoke")
@@ -305,18 +311,38 @@ _END_OF_WORK: Final = re.compile(r"\s*[!c*]\$omp\s+end\s*(?:do|single|sections|w
 
 
 def find_masked(race: RawOpenMPFinding) -> int:
-    """Return the line of a `masked` or `master` directive that stands in the region before the construct of one access,
-    with no barrier between, if a thread of the region made the other access; 0 if there is none.
+    """Return the line of the `masked` or `master` directive whose block makes one of the accesses, where no barrier
+    stands between it and the other one; 0 if there is none.
     """
-    for one, two in ((race.access.strand, race.other_access.strand), (race.other_access.strand, race.access.strand)):
-        if one.what == "thread" and two.what in _WORK and one.at.file == two.at.file and one.at.line < two.at.line:
-            found = 0
-            for line in range(one.at.line, two.at.line):
-                text = linecache.getline(one.at.file, line)
-                found = line if _MASKED.match(text) else 0 if _BARRIER.match(text) else found
-            if found:
-                return found
+    for one, other in ((race.access, race.other_access), (race.other_access, race.access)):
+        region, file = one.strand.at, one.strand.at.file
+        end = other.place.line if other.strand.what == "thread" else other.strand.at.line
+        if one.strand.what != "thread" or other.strand.what not in {*_WORK, "thread"} or other.strand.at.file != file:
+            continue
+        for line in (k for k in range(region.line, region.line + MOST_BODY_LINES) if _MASKED.match(source_of(file, k))):
+            block = range(line + 1, find_block_end(file, line) + 1)
+            inside = one.place.file == file and one.place.line in block
+            called = rf"\b{re.escape(one.place.function.rpartition('::')[2])}\b" if one.place.function else r"(?!)"
+            calls = one.place.function != region.function and any(re.search(called, source_of(file, k)) for k in block)
+            if (inside or calls) and not any(_BARRIER.match(source_of(file, k)) for k in range(block.stop, end)):
+                return line
     return 0
+
+
+def source_of(file: str, line: int) -> str:
+    """Return a line of a file; "" if there is none."""
+    return linecache.getline(file, line)
+
+
+def find_block_end(file: str, directive_line: int) -> int:
+    """Return the last line of the block that a directive at a line begins."""
+    depth = 0
+    for line in range(directive_line + 1, directive_line + MOST_BODY_LINES):
+        text = source_of(file, line)
+        depth += text.count("{") - text.count("}")
+        if _END_OF_BODY.match(text) or (depth <= 0 and re.search(r"[;}]\s*(?://.*|/\*.*)?$", text)):
+            return line
+    return directive_line
 
 
 _MASKED: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\s+mas(?:ked|ter)\b", re.I)

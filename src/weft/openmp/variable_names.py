@@ -343,6 +343,10 @@ def guess_common_name(
         for name in _find_identifiers(text, fortran):
             if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
                 return name
+    for (_, write), text in zip(accesses, texts, strict=True):  # a common name that is only an index is not written
+        assigned = list(_ASSIGNED.finditer(text)) if write else []
+        if assigned and all(found["index"] for found in assigned):
+            return assigned[0]["name"].lower() if fortran else assigned[0]["name"]
     return next((name for text in texts for name in _find_identifiers(text, fortran) if name in common), "")
 
 

@@ -812,6 +812,35 @@ int main(void) {
     assert run(tmp_path, text.replace("WRITE\n", "\n#pragma omp atomic write\n")).findings == ()
 
 
+@pytest.mark.parametrize("readers", [500, 2])
+def test_a_plain_write_after_more_atomic_reads_than_are_compared_is_said(tmp_path: Path, readers: int) -> None:
+    text = f"""int flag, token;
+int main(void) {{
+    int sum = 0;
+#pragma omp parallel
+#pragma omp single
+    {{
+        for (int k = 0; k < {readers}; k++) {{
+#pragma omp task depend(in : token)
+            {{
+                int seen;
+#pragma omp atomic read
+                seen = flag;
+#pragma omp atomic
+                sum += seen;
+            }}
+        }}
+#pragma omp task depend(out : token)
+        flag = 1;
+    }}
+    return sum;
+}}
+"""
+    checked = run(tmp_path, text)
+    assert checked.findings == ()
+    assert ["two of them and each 32nd" in one for one in checked.looked.unchecked] == ([True] if readers > 2 else [])
+
+
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("fence", "order", "lines"),

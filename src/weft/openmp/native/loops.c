@@ -447,6 +447,7 @@ static unsigned begin_next_section(void) {
     begin_iteration(work, number, false);
     if (!is_team_of_one()) {
         node(find_whole_strand(me->plain))->kind = SECTION;
+        weft_order_version++;
         node(find_whole_strand(me->plain))->index = number;
     }
     return (unsigned)number + 1;

@@ -239,10 +239,16 @@ static inline uint32_t place_of(uintptr_t address) { return (uint32_t)(address -
 /* --- strands.c */
 extern struct node *weft_nodes; /* from `weft_first` on */
 extern strand_t weft_first;
+extern uint32_t weft_order_version; /* rises where more strands may be ordered than before */
 struct node *write_node(strand_t strand);
 static inline struct node *node(strand_t s) {
     struct node *found = &weft_nodes[s - weft_first];
     return __builtin_expect(found->number == s, true) ? found : write_node(s);
+}
+/* A strand is over and its parent has waited for it. */
+static inline void mark_as_joined(strand_t s) {
+    node(s)->joined = true;
+    weft_order_version++;
 }
 struct node compute_node(strand_t strand); /* the same, and nothing is written */
 void set_current_strand(strand_t strand); /* the one that accesses memory from here on */

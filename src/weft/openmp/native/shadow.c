@@ -246,11 +246,12 @@ static bool store_read_in_word(mark_t *word, uintptr_t address, uint32_t place) 
 /* Return whether a mark stands for an atomic access, or for one that is over: no atomic access conflicts with it. */
 INLINE bool is_peaceful_to_atomics(mark_t number) { return number & ATOMIC || number < now.old; }
 
+static unsigned further_reads;
+
 /* Record an atomic read, of a strand that holds no locks, of a granule that only atomic accesses touched in this phase.
  * Where two other strands are known to read it, only each 32nd read is compared with them: what is seen anew is
  * that a plain write is ordered after both of them and not after this one. */
 static void record_atomic_read(mark_t *first_read, mark_t *second_read, uintptr_t address, uint32_t place) {
-    static unsigned turn;
     strand_t whole = find_whole_strand(now.current);
     mark_t *reads[] = {first_read, second_read};
     for (int i = 0; i < 2; i++)
@@ -259,7 +260,7 @@ static void record_atomic_read(mark_t *first_read, mark_t *second_read, uintptr_
             *reads[i] = find_or_make_mark(place);
             return;
         }
-    if (++turn % 32 == 0 && !store_read_in_word(first_read, address, place))
+    if (++further_reads % 32 == 0 && !store_read_in_word(first_read, address, place))
         store_read_in_word(second_read, address, place);
 }
 
@@ -292,6 +293,8 @@ void check_granule(mark_t *last_write, mark_t *first_read, mark_t *second_read, 
             report_conflict(*first_read, address, size, true, false, place);
         else if (!is_mark_of_this_turn(*second_read) && is_conflict(*second_read, address, place, WRITE_OF_READ))
             report_conflict(*second_read, address, size, true, false, place);
+        if (further_reads && *second_read & ATOMIC && !(place & ATOMIC) && !is_mark_over(*second_read))
+            report_plain_finding("left", "readers", place, 0);
         if (!should_mark_stay(*last_write, place)) *last_write = find_or_make_mark(place);
     } else if (!is_same_read(*first_read, place) && !is_same_read(*second_read, place) &&
                !store_read_in_word(first_read, address, place)) {

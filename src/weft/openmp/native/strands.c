@@ -18,6 +18,7 @@ struct node *weft_nodes;
 strand_t weft_first = 1;
 static uint32_t searches;
 #define MANY (4u << 20) /* so many are given back when they are over; fewer are soon used again */
+uint32_t weft_order_version;
 static bool has_edges, has_histories;
 
 /* Iterations that one thread began one behind the other: their nodes are computed from this when somebody asks. A loop of
@@ -225,6 +226,7 @@ static void add_order_edge(strand_t strand, strand_t earlier, strand_t last) {
     if (!edge) return;
     *edge = (struct before){.node = earlier, .last = last, .next = node(strand)->before};
     node(strand)->before = edge;
+    weft_order_version++;
 }
 
 /* Record that the strand `earlier` and its parts up to number `last` happen before another one; needless for a strand
@@ -252,6 +254,7 @@ strand_t add_release_to_history(strand_t history, strand_t released) {
         if (edge && find_whole_strand(edge->node) == find_whole_strand(released)) {
             edge->node = released;
             edge->last = now.next - 1;
+            weft_order_version++;
             mark_as_leading_on(released);
             return history;
         }
@@ -423,16 +426,20 @@ static bool is_ordered_by(strand_t earlier, strand_t later, struct short_search 
     static struct {
         strand_t a, b;
         bool result;
+        uint32_t version; /* of a result that is false: it may become true where the version is a later one */
     } known[4096];
     if (earlier < now.base || earlier == later) return true;
     if (are_iterations_of_same_loop(earlier, later)) return false;
     unsigned slot = (earlier * 2654435761u ^ later * 40503u) >> 20;
-    if (known[slot].a == earlier && known[slot].b == later && known[slot].result) return true;
+    if (known[slot].a == earlier && known[slot].b == later &&
+        (known[slot].result || known[slot].version == weft_order_version))
+        return known[slot].result;
     bool result = search_happens_before(earlier, later, true, short_search);
     if (short_search && short_search->steps < 0) return result; /* that is not sure */
     known[slot].a = earlier;
     known[slot].b = later;
     known[slot].result = result;
+    known[slot].version = weft_order_version;
     return result;
 }
 

@@ -27,7 +27,7 @@ static void append_strand(strand_t **list, size_t *count, size_t *room, strand_t
 /* Mark all tasks of a list as waited for, and empty the list. */
 void join_tasks(strand_t **list, size_t *count) {
     for (size_t i = 0; i < *count; i++)
-        if ((*list)[i] >= now.base) node((*list)[i])->joined = true;
+        if ((*list)[i] >= now.base) mark_as_joined((*list)[i]);
     *count = 0;
 }
 
@@ -245,7 +245,7 @@ static void run_task(void (*fn)(void *), void *data, strand_t strand, bool is_in
     free_task_lists(&task);
     uintptr_t lowest = me->lowest;
     if (lowest < frame) clear_shadow(lowest, frame);
-    if (is_included) node(strand)->joined = true;
+    if (is_included) mark_as_joined(strand);
     me->task = before.task;
     me->held = before.held;
     me->work = before.work;

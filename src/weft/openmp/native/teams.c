@@ -60,7 +60,7 @@ static void begin_league(int size, uintptr_t place) {
 static void end_league(void) {
     struct league *league = leagues;
     free_constructs(&league->team);
-    node(league->team.region)->joined = true;
+    mark_as_joined(league->team.region);
     if (league->before.lowest < me->lowest) me->lowest = league->before.lowest;
     me->team = league->before.team;
     me->number = league->before.number;

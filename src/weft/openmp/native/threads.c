@@ -159,7 +159,7 @@ static void begin_phase(struct team *team) {
         if (thread->task) join_tasks(&thread->task->children, &thread->task->count);
         strand_t strand = find_whole_strand(thread->plain);
         while (node(strand)->kind != IMPLICIT && node(strand)->kind != ROOT) strand = node(strand)->parent;
-        node(strand)->joined = true;
+        mark_as_joined(strand);
     }
     for (int i = 0; i < team->size; i++) {
         struct thread *thread = team->threads[i];
@@ -362,7 +362,7 @@ void run_parallel_region(void (*function)(void *), void *data, unsigned requeste
         members[i]->team = NULL;
     }
     free_constructs(&team);
-    node(team.region)->joined = true;
+    mark_as_joined(team.region);
     if (!me->on_device) finish_pending_targets();
     is_calm = is_calm && now.calm_breaks == calm_breaks;
     uintptr_t lowest = me->lowest;

@@ -414,3 +414,65 @@ void region_without_value(void) {
             a[omp_get_thread_num()] = 1;
     }
 }
+
+/* case locks_in_a_circle potential-deadlock */
+static void take_two(omp_lock_t *locks, int first, int second) {
+    omp_set_lock(&locks[first]);
+    omp_set_lock(&locks[second]); /* found */
+    omp_unset_lock(&locks[second]);
+    omp_unset_lock(&locks[first]);
+}
+void locks_in_a_circle(void) {
+    omp_lock_t locks[5];
+    for (int i = 0; i < 5; i++) omp_init_lock(&locks[i]);
+#pragma omp parallel for
+    for (int i = 0; i < 5; i++)
+        take_two(locks, i, (i + 1) % 5); /* wrong */
+        take_two(locks, i < 4 ? i : 0, i < 4 ? i + 1 : 4); /* right */
+}
+
+/* case a_circle_of_three_sections potential-deadlock */
+void a_circle_of_three_sections(void) {
+    static int n;
+    omp_lock_t a, b, c;
+    omp_init_lock(&a), omp_init_lock(&b), omp_init_lock(&c);
+#pragma omp parallel sections
+    {
+#pragma omp section
+        {
+            omp_set_lock(&a);
+            omp_set_lock(&b); /* found */
+            n++;
+            omp_unset_lock(&b), omp_unset_lock(&a);
+        }
+#pragma omp section
+        {
+            omp_set_lock(&b);
+            omp_set_lock(&c);
+            omp_unset_lock(&c), omp_unset_lock(&b);
+        }
+#pragma omp section
+        {
+            omp_set_lock(&c); /* wrong */
+            omp_set_lock(&a); /* wrong */ /* found */
+            omp_set_lock(&a); /* right */
+            omp_set_lock(&c); /* right */
+            omp_unset_lock(&a), omp_unset_lock(&c);
+        }
+    }
+}
+
+/* case a_circle_within_another_lock potential-deadlock */
+void a_circle_within_another_lock(void) {
+    static omp_lock_t locks[3];
+    for (int i = 0; i < 3; i++) omp_init_lock(&locks[i]);
+#pragma omp parallel for
+    for (int i = 0; i < 3; i++) {
+#pragma omp critical(all) /* right */
+        {
+            omp_set_lock(&locks[i]);
+            omp_set_lock(&locks[(i + 1) % 3]); /* found */
+            omp_unset_lock(&locks[(i + 1) % 3]), omp_unset_lock(&locks[i]);
+        }
+    }
+}
