@@ -103,6 +103,34 @@ def test_an_inlined_function_is_gone_back_through_and_a_refusal_leaves_all_ranks
     assert "did not come to that line again" not in said
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["next", pytest.param("step", marks=AGAIN)])
+def test_lines_of_inlined_templates_come_backwards_as_they_came_forwards(
+    how: str, mpich: Installed, tmp_path: Path
+) -> None:
+    source = Path(__file__).parent / "programs" / "templates.cpp"
+    execute([Path(mpich.mpicc).with_name("mpicxx"), "-g", "-O2", "-o", tmp_path / "templates", source])
+    execute([*WEFT, "run", "-n", "2", "--out", tmp_path / "run", "--", tmp_path / "templates"])
+    debugger = Debugger(tmp_path / "run", lambda _: ())
+    prompt = TaskPrompt(debugger, as_json=True)
+
+    def stop() -> tuple[list[tuple[str, int]], list[tuple[str, str]]]:
+        hand = debugger.hand(0)
+        values = [(name, value) for name, value in hand.variables(0) if "@entry" not in name and "0x" not in value]
+        return [(frame.function, frame.line) for frame in hand.stack()], values
+
+    try:
+        stops = []
+        for command in ("restart", "until 0:MPI_Allreduce#3", "rank 0", *[f"{how} @0"] * 4):
+            prompt.answer(command)
+            stops.append(stop())
+        for expected in reversed(stops[4:-1]):
+            prompt.answer(f"reverse-{how} @0")
+            assert stop() == expected
+    finally:
+        debugger.close()
+
+
 @pytest.fixture
 def third_visit(mpich: Installed, tmp_path: Path) -> Iterator[TaskPrompt]:
     """A debugger in which rank 0 of squares.py stands at the third visit of the loop's body."""

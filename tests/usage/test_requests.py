@@ -321,3 +321,18 @@ def test_each_maker_of_a_request_is_known_and_silent_when_the_request_is_complet
     leaks = [f for f in find(b.open()) if f.kind == "request-leak"]
     assert len(makers) > 75
     assert sorted(makers[f.sites[0].line - 1] for f in leaks) == ([] if done else makers)
+
+
+def test_a_leak_names_the_wait_that_completes_others_of_its_line() -> None:
+    def sends(*, wait_always: bool) -> Builder:
+        b = Builder(ranks=2)
+        for step in range(3):
+            request = b.ranks[0].isend(1, site=at(4))
+            if wait_always or step != 1:
+                b.ranks[0].wait(request, site=at(6))
+            b.ranks[1].recv(0)
+        return b
+
+    [leak] = found(sends(wait_always=False))
+    assert leak.kind == "request-leak" and "though wait at a.c:6 completes others of that line" in leak.message
+    assert not found(sends(wait_always=True))

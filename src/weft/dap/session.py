@@ -15,7 +15,7 @@ from weft.dap.stacks import Stacks
 from weft.dap.task_threads import TaskThreads
 from weft.dap.wire import Wire
 from weft.debug.answers import tell
-from weft.debug.back import NothingBehind
+from weft.debug.back_lines import NothingBehind
 from weft.debug.frames import PARTS
 from weft.debug.hands import NoLines
 from weft.errors import DebuggerError, UsageError, WeftError

@@ -16,9 +16,9 @@ from contextlib import suppress
 
 from weft.base.event_id import EventId
 from weft.debug.breakpoints import Breakpoints
-from weft.debug.hands import Frame, Marks, NoLines, Place, Tally, Watched
+from weft.debug.hands import Frame, Marks, Place, Tally, Watched
 from weft.debug.standing import Known, Standing
-from weft.errors import DebuggerError, UsageError, WeftError
+from weft.errors import DebuggerError, WeftError
 from weft.replay import Goals
 
 LOG = 10_000
@@ -27,16 +27,9 @@ WIDER = 8
 """How many times as many calls each search covers as the one before it, which found no tick: a replay costs as much as
 some thousand ticks.
 """
-STEPS = 5_000
-"""Lines of called functions that a step back into one goes through."""
-
-
+ALL_POLLS = 2**32 - 1
 TRIES = 3
 """Replays that count, until one has come past where the rank stood."""
-
-
-class NothingBehind(UsageError):
-    """There is no line before the current place of the rank."""
 
 
 class NotAgain(WeftError):
@@ -90,6 +83,8 @@ class BackwardSearch:
             self.now[rank, 0] = next((at for at in entries if standing.record.is_end_of_mpi(rank, at)), len(entries))
         state = standing.describe_thread(rank)["state"]
         self.at_line, self.inside = state == "line", state == "in"
+        if self.at_line:  # how many of the failed polls before its next call it has made is not known: it makes all
+            self.polls[rank, 0] = ALL_POLLS
         self.behind = self.own = self.visits = 0
         self.passes = False
         """Whether each replay visits the place where the rank stands."""
@@ -97,8 +92,6 @@ class BackwardSearch:
         """What was counted from each call, in each replay."""
         self._lines: dict[int, tuple[Place, int]] = {}
         """By rank that stood at a line: its place, and how often it came there again before its next call."""
-        self.reached = 0, 0
-        """The call that the tick was counted from, and its number."""
 
     def go_to_last_tick(self) -> bool:
         """Bring the rank back to the last tick before its current place: the last visit of a marked place, change of a
@@ -159,7 +152,6 @@ class BackwardSearch:
             return False
         if way != (tally.way(tick) or way):
             return False
-        self.reached = base, tick
         if self.marks.lines and (stop := self._current_stop()) is not None:
             self.standing.known = Known(stop, base, tick, tally, _key(self.marks))
         return True
@@ -282,9 +274,11 @@ class BackwardSearch:
     def _not_again(self, base: int) -> NotAgain:
         return NotAgain(self.rank, self.standing.record.trace.system.name, self._tallies.get(base, ()))
 
-    def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> Tally:
+    def go_to(self, base: int, *, tick: int = 0, visit: int = 0, except_visits: bool = False) -> Tally:
         """Start another replay in which the rank stops at tick number `tick` after call `base`, or at visit number
         `visit` of its place. Return the counts up to there. NotAgain if the rank does not stop.
+
+        `except_visits`: visits of the place are counted on.
         """
         self._begin_before_call(base)
         hand = self.standing.hand(self.rank)
@@ -293,7 +287,7 @@ class BackwardSearch:
         self.standing.settle(self._goals_without_next_call)
         if hand.stopped is None:
             raise self._not_again(base)
-        return hand.finish_count(LOG)
+        return hand.finish_count(LOG, except_visits=except_visits)
 
     def _restore(self) -> None:
         """Bring the searched rank back to where it was, and other ranks that were stopped at lines back to these
@@ -344,57 +338,6 @@ def find_frame_level(standing: Standing, rank: int, one: Watched) -> int | None:
         if (place["depth"], place["function"]) == (one.depth, one.function):
             return level
     return None
-
-
-def reverse_line(standing: Standing, how: str, rank: int) -> None:
-    """Bring a rank back to the line before its current one. `how`: `next` passes over called functions, `step` goes
-    into them. NothingBehind if there is no earlier line.
-    """
-    place = standing.hand(rank).place()
-    native = "lines" in place
-    if native and not place["lines"]:
-        raise NoLines(f"the source lines of {place['function']} are unknown: compile with -g, or use `prev event`")
-    search = BackwardSearch(standing, rank, Marks(place, lines="next" if native else how))
-    if not search.go_to_last_tick():
-        system = standing.record.trace.system.name
-        raise NothingBehind(
-            f"rank {rank} executed no earlier line after its first call of {system}: there is nothing to go back to"
-        )
-    if native and how == "step":
-        _step_into_called_function(search)
-
-
-def _step_into_called_function(search: BackwardSearch) -> None:
-    """Bring the rank from the line that the search found to the last line of the functions that this line calls. If it
-    calls none, bring the rank to the line itself.
-    """
-    steps = 0
-    while steps < STEPS and _step_off_start(search):
-        steps += 1
-    if steps == STEPS:
-        raise WeftError(
-            f"the functions that this line calls have more than {STEPS} lines: use `reverse-next`, or `break` and `rc`"
-        )
-    search.go_to(search.reached[0], tick=search.reached[1])
-    for _ in range(steps):
-        _step_off_start(search)
-
-
-def _step_off_start(search: BackwardSearch) -> bool:
-    """Step the rank once. Return whether it is then at another place than the one from which the search went back
-    (module, address or depth differ); False if it did not stop again.
-    """
-    hand, wanted = search.standing.hand(search.rank), search.marks.place
-    hand.skip(search.standing.skips.names)
-    hand.step("step")
-    hand.resume()
-    search.standing.settle()
-    if hand.stopped is None:
-        return False
-    place = hand.place()
-    return [place[name] for name in ("module", "address", "depth")] != [
-        wanted[name] for name in ("module", "address", "depth")
-    ]
 
 
 def reverse_run(

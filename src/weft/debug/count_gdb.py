@@ -32,6 +32,15 @@ def depth_of(frame: Any) -> int:
     return depth
 
 
+def names_of_stack(frame: Any) -> list[str]:
+    """Return the names of the functions from the outermost frame to this one, those of inlined functions included."""
+    found: list[str] = []
+    while frame is not None:
+        found.insert(0, frame.name() or "")
+        frame = frame.older()
+    return found
+
+
 def depth_now() -> int:
     """Return the number of calls from the outermost frame to the innermost."""
     return depth_of(gdb.newest_frame())
@@ -75,7 +84,8 @@ class Visit(gdb.Breakpoint):  # type: ignore[misc]
     """
 
     def __init__(self, count: Count, spec: str, kind: str, told: dict[str, Any]) -> None:
-        super().__init__(spec)
+        # At a breakpoint of a person's, gdb shows the functions that are inlined there, and steps on in another way.
+        super().__init__(spec, internal=kind != "point")
         self.count, self.kind, self.told = count, kind, told
         self.point = told["id"] if kind == "point" else 0
 
@@ -170,7 +180,9 @@ class Count:
         if mark.kind == "place":
             self.visits += depth == self.place["depth"]
             return bool(depth == self.place["depth"] and self.visits == self.visit_at)
-        return self.is_tick(mark, depth) and self.count_tick(mark.told.get("line") or 0, depth)
+        return self.is_tick(mark, depth) and self.count_tick(
+            mark.told.get("line") or 0, mark.told["level"] if mark.kind == "line" else depth
+        )
 
     def count_tick(self, line: int, depth: int) -> bool:
         """Count a tick at a line and depth, and return whether it is the one at which the rank has to stop."""
@@ -194,23 +206,26 @@ def stop_lines_of(frame: Any) -> list[dict[str, Any]]:
     """Return the lines of a frame's function at which a rank can be stopped, as dictionaries with address, line and
     depth. For an inlined frame they are the lines of the function into which it is inlined, and of those between.
 
-    Lines before the end of the prologue and lines of other inlined functions are left out. Empty without debug
+    Each has the number of functions on the stack there, inlined ones included (`level`). Lines before the end of the
+    prologue are left out, and of other inlined functions all but those at which they are entered. Empty without debug
     information.
     """
     try:
         chain, block = inline_chain(frame.block()), frame.block()
     except RuntimeError:  # without debug information
         return []
-    depth = depth_of(frame)
+    depth, outside = depth_of(frame), len(names_of_stack(frame)) - len(chain)
     while block.superblock is not None and not (block.superblock.is_static or block.superblock.is_global):
         block = block.superblock  # up to the function that was called
     found, at, ready = [], block.start, end_of_prologue(block)
+    before: list[int] = []
     while at < block.end:
         sal = gdb.find_pc_line(at)
         if sal.line and sal.symtab is not None and sal.pc == at >= ready:
             inner = inline_chain(gdb.block_for_pc(at))
-            if inner == chain[: len(inner)]:
-                found.append({"address": at, "line": sal.line, "depth": depth})
+            is_entry, before = inner != before and inner[:-1] == chain[: len(inner) - 1], inner
+            if is_entry or inner == chain[: len(inner)]:
+                found.append({"address": at, "line": sal.line, "depth": depth, "level": outside + len(inner)})
         at = max(sal.last or at, at) + 1
     return found
 
@@ -243,7 +258,18 @@ def print_place(level: int) -> None:
     frame = frame_at(level)
     outer = caller_of(frame)
     lines = stop_lines_of(frame) + (stop_lines_of(outer) if outer is not None else [])
-    print(json.dumps({"address": frame.pc(), "depth": depth_of(frame), "function": frame.name(), "lines": lines}))
+    stack = names_of_stack(frame)
+    print(json.dumps({
+        "address": frame.pc(), "depth": depth_of(frame), "function": frame.name(), "stack": stack, "lines": lines,
+        "is_begin": gdb.find_pc_line(frame.pc()).pc == frame.pc(),
+    }))  # fmt: skip
+
+
+def print_here() -> None:
+    """Print as JSON where the rank is stopped, and how often it has visited the place that is counted."""
+    frame = gdb.newest_frame()
+    facts = {"address": frame.pc(), "depth": depth_of(frame), "stack": names_of_stack(frame), "visits": now.visits}
+    print(json.dumps(facts))
 
 
 def print_is_frameless(text: str, level: int) -> None:
@@ -254,6 +280,16 @@ def print_is_frameless(text: str, level: int) -> None:
     except RuntimeError:
         symbols = []
     print(json.dumps(not any(symbol is not None and symbol.needs_frame for symbol in symbols)))
+
+
+def print_hides_inlined() -> None:
+    """Print as JSON whether the rank is stopped at the call of an inlined function that gdb has not entered yet."""
+    frame = gdb.newest_frame()
+    block = gdb.block_for_pc(frame.pc())
+    while block is not None and block.function is None:
+        block = block.superblock
+    shown = frame.function()
+    print(json.dumps(block is not None and shown is not None and block.function.linkage_name != shown.linkage_name))
 
 
 def start_count(marks_json: str, stop_at: int, visit_at: int, news: str) -> None:
@@ -273,10 +309,10 @@ def print_counts(last: int) -> None:
     print(json.dumps({"ticks": now.ticks, "visits": now.visits, "lines": now.log[-last:]}))
 
 
-def remove_marks() -> None:
-    """Remove all breakpoints and watchpoints that only count."""
+def remove_marks(except_place: bool = False) -> None:
+    """Remove all breakpoints and watchpoints that only count; `except_place`: visits of the place are still counted."""
     for one in [*now.made, *now.watched.values()]:
-        if one.is_valid():
+        if one.is_valid() and not (except_place and getattr(one, "kind", "") == "place"):
             one.delete()
     print(json.dumps(True))
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.event_id import EventId
-from weft.debug.back import reverse_line, reverse_run
+from weft.debug.back import reverse_run
+from weft.debug.back_lines import reverse_line
 from weft.debug.hands import PythonHand
 from weft.debug.looks import Looks
 from weft.debug.record import call_facts

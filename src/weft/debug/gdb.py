@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.debuggers import REMEDY, find_gdb
-from weft.debug.hands import Frame, Marks, NoLines, Part, Place, Tally
+from weft.debug.hands import Frame, Here, Marks, NoLines, Part, Place, Tally
 from weft.debug.maps import NOT_THE_PROGRAM, Maps
 from weft.debug.skips import is_file
 from weft.errors import DebuggerError
@@ -30,6 +30,8 @@ _OPENMP = re.compile(r"libi?omp5?[.]|libgomp[.]")
 """Its frames lie between those of the program: of a region and of what it was begun from."""
 PARTS = Path(__file__).parents[1] / "gdb/parts_gdb.py"
 PARTS_MARK = "weft-parts:"
+PATIENCE_AT_CALL = 2.0
+"""Seconds that other ranks may take on their own while a rank is stopped at the call of an inlined function."""
 MAIN = 1
 """The thread that has initialised MPI, as gdb numbers them."""
 _AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signal-received", "function-finished",
@@ -54,7 +56,9 @@ class NativeHand:
         self._line = 0
         self._returning = self._has_parts = False
         self.thread = MAIN
-        self._last_drive = 0.0
+        self._last_drive = self._stopped_at = 0.0
+        self._hides_inlined: bool | None = None
+        """Whether the rank is stopped at the call of an inlined function; None while nobody has asked."""
         if find_gdb() is None:
             raise DebuggerError(f"C, C++ and Fortran ranks need gdb, which is not installed: {REMEDY}")
         self.gdb = made()
@@ -301,15 +305,25 @@ class NativeHand:
             self._marks = dict(found["numbers"])
         return int(found["own"])
 
-    def finish_count(self, last: int = 1) -> Tally:
+    def finish_count(self, last: int = 1, *, except_visits: bool = False) -> Tally:
         """End the count that `count` began, and return the ticks and visits since then. Everything that counted is
         removed from the rank. `last`: of how many of the last ticks the lines are returned.
+
+        `except_visits`: visits of the place are counted on, until the next call of this function.
         """
         with self.halted():
             found = self._call_count_script(f"print_counts({last})")
-            self._call_count_script("remove_marks()")
-            self._marks = {}
+            self._call_count_script(f"remove_marks({except_visits})")
+            self._marks = self._marks if except_visits else {}
         return Tally.of(found)
+
+    def here(self) -> Here:
+        """Return where the rank is stopped, and how often it has visited the place whose visits are counted."""
+        with self.halted():
+            found = self._call_count_script("print_here()")
+        module = self.maps.module(found["address"])
+        offset = found["address"] - self.maps.base(module)
+        return Here(module, offset, found["depth"], tuple(found["stack"]), found["visits"])
 
     def step(self, how: str) -> None:
         """Begin a step by gdb's command `how` (next, step, finish). A rank inside MPI first returns to the line that
@@ -451,14 +465,29 @@ class NativeHand:
         if step and not frames[0].line:
             self._run()
             return
-        self.stopped = frames[0]
+        self.stopped, self._hides_inlined = frames[0], None
 
     def drive(self) -> None:
-        """Let MPI make progress for other ranks while this rank is stopped at a line."""
-        if self.stopped is not None and time.monotonic() - self._last_drive > 0.05 and not self.why.startswith("SIG"):
-            self._last_drive = time.monotonic()
+        """Let MPI make progress for other ranks while this rank is stopped at a line.
+
+        The call in the rank makes gdb enter all functions that are inlined at its place. A rank that is stopped at the
+        call of one waits some seconds before that.
+        """
+        now = time.monotonic()
+        if self.stopped is not None and now - self._last_drive > 0.05 and not self.why.startswith("SIG"):
+            self._last_drive = now
+            if self._hides_inlined is None:
+                self._hides_inlined, self._stopped_at = self._ask_for_hidden_functions(), now
+            if self._hides_inlined and now - self._stopped_at < PATIENCE_AT_CALL:
+                return
             with suppress(DebuggerError):
                 self._evaluate_with_calls("((void(*)(void))weft_debug_drive)()", MAIN, 0)
+
+    def _ask_for_hidden_functions(self) -> bool:
+        """Return whether the rank is stopped at the call of an inlined function that is not entered yet."""
+        with suppress(DebuggerError):
+            return bool(self._call_count_script("print_hides_inlined()"))
+        return False
 
     def close(self) -> None:
         """Detach gdb from the rank, which runs on."""

@@ -100,6 +100,20 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
+class Here:
+    """Where a native rank is stopped: the instruction (its offset in a module), and the functions on the stack from the
+    outermost to the innermost, inlined ones included. `visits`: how often it has come to a counted place so far.
+    """
+
+    module: str
+    address: int
+    depth: int
+    """Functions on the stack without inlined ones."""
+    stack: tuple[str, ...]
+    visits: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """The ticks so far, the visits of the place, and (line, depth, way) of the last ticks, latest last.
 
@@ -232,8 +246,10 @@ class Hand(Protocol):
         """
         ...
 
-    def finish_count(self, last: int = 1) -> Tally:
-        """Return the counts so far, with the lines of the last ticks (at most `last`)."""
+    def finish_count(self, last: int = 1, *, except_visits: bool = False) -> Tally:
+        """Return the counts so far, with the lines of the last ticks (at most `last`). `except_visits`: visits of the
+        place are counted on.
+        """
         ...
 
     def close(self) -> None:
@@ -416,7 +432,7 @@ class PythonHand:
         """Count ticks from here on, and stop at one of them, or at a visit of the place."""
         return int(self._request("count", marks=marks.as_dict(), stop_at=stop_at, visit_at=visit_at)["own"])
 
-    def finish_count(self, last: int = 1) -> Tally:
+    def finish_count(self, last: int = 1, *, except_visits: bool = False) -> Tally:
         """Return the ticks and visits since `count`: after the interpreter has ended, those that it sent then. `last`:
         of how many of the last ticks the lines are returned.
         """

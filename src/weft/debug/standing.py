@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
@@ -26,6 +26,9 @@ from weft.errors import DebuggerError, UsageError, WeftError
 from weft.replay import Goals
 from weft.replay.layout import ControlState
 from weft.trace import Event, Trace
+
+if TYPE_CHECKING:
+    from weft.debug.back_lines import KnownWalk
 
 Answer = dict[str, Any]
 HandMaker = Callable[[Replica, int], Hand]
@@ -76,7 +79,9 @@ class Standing:
         self.listed: tuple[str, int] | None = None
         """The file and the line up to which its source was shown last; None behind a stop."""
         self.known: Known | None = None
-        """Where the last step back has brought a rank."""
+        """Where the last step back has brought a Python rank."""
+        self.known_walk: KnownWalk | None = None
+        """Where the last step back has brought a native rank."""
         self.checkpoints = Checkpoints(self)
         self.replica = self.replay(self.record.start)
 

@@ -251,9 +251,10 @@ def get_preprocessed_line(place: AccessPlace) -> str:
     if _PRAGMA.match(text):
         return ""
     text = re.sub(r"//.*|/\*.*?\*/", " ", text).rstrip()
-    if not place.column:  # the head of a loop before its body counts with a variable of its own
-        text = _LOOP_HEAD.sub(lambda head: " " * len(head[0]), text)
-    return re.sub(r"(?<=\S)\s+", " ", text)
+    text = re.sub(r"(?<=\S)\s+", " ", text)
+    if (head := _LOOP_HEAD.search(text)) and not head.start() < place.column <= head.end():
+        text = text[: head.start()] + " " * len(head[0]) + text[head.end() :]  # it counts with a variable of its own
+    return text
 
 
 def find_single_directive(block_place: AccessPlace, access_place: AccessPlace) -> AccessPlace:
@@ -298,7 +299,10 @@ def guess_common_name(
     if these have no name in common either.
     """
     texts = [get_preprocessed_line(place) for place, _ in accesses]
-    sets = [set(_find_identifiers(text, fortran)) for text in texts]
+    sets = [
+        set(_find_identifiers(text or source_line(place), fortran))
+        for text, (place, _) in zip(texts, accesses, strict=True)
+    ]
     common = set.intersection(*sets) if sets else set()
     if not common and len(calls) == len(sets):
         outer = [
@@ -318,6 +322,9 @@ def guess_common_name(
     for name in exact:
         if name in common and all(other in ("", name) for other in exact):
             return name
+    for name, (_, write) in zip(exact, accesses, strict=True) if exact else ():
+        if name and write and all(re.search(rf"\b{re.escape(name)}\s*\(", text) for text in texts):
+            return name  # an operator () of its class gives the element
     written = (
         [
             name
@@ -397,12 +404,15 @@ def _variable_at_operator(line_text: str, column: int, write: bool) -> str:
 def _variable_before(line_text: str, end: int) -> str:
     """Return the variable of the operand that ends before an index, without its subscripts."""
     before = line_text[:end].rstrip()
-    while before.endswith("]"):
+    while before.endswith(("]", ")")):
         depth, end = 1, len(before) - 1
         while end and depth:
             end -= 1
-            depth += (before[end] == "]") - (before[end] == "[")
+            depth += (before[end] in "])") - (before[end] in "[(")
+        is_call = before[end] == "("
         before = before[:end].rstrip()
+        if is_call:  # of a function of an object, the object counts
+            before = re.sub(r"\s*(?:\.|->)\s*\w+$", "", before)
     found = re.search(r"[A-Za-z_]\w*$", before)
     return found[0] if found else ""
 

@@ -78,6 +78,7 @@ class Requests:
         good = (request >= self._held.start) & (request < self._held.stop)
         self.request, self.event = (request, event) if good.all() else (request[good], event[good])
         self._build_tables_by_id()
+        self._completed_of_site: dict[int, str] = {}
 
     def _build_tables_by_id(self) -> None:
         """Build tables indexed by request id minus the smallest id: whether the request was made, completed, freed. Ids
@@ -273,7 +274,7 @@ class Requests:
             yield make_finding(
                 "request-leak",
                 f"rank {self.rank.index} never completes the request of {call_at(event)}: no wait, "
-                f"test or free follows",
+                f"test or free follows{self._describe_completed_of_line(event)}",
                 [event],
                 cause=cause_key(event),
             )
@@ -286,6 +287,19 @@ class Requests:
                 severity="warning",
                 cause=f"unfreed {cause_key(event)}",
             )
+
+    def _describe_completed_of_line(self, event: Event) -> str:
+        """Return words for the call that completed another request of the same call site as a request that leaks; "" if
+        none did. In the program this call is then left out sometimes, or names another request.
+        """
+        if event.site_id not in self._completed_of_site:
+            alike = self.ids[self.rank.events["site"][self.makers] == event.site_id]
+            done = self.event[np.isin(self.request, alike)]
+            words = (
+                f", though {call_at(self.rank.event(int(done[0])))} completes others of that line" if len(done) else ""
+            )
+            self._completed_of_site[event.site_id] = words
+        return self._completed_of_site[event.site_id]
 
     def _persistent_starts(self) -> tuple[Ints, Ints, Ints]:
         return self.of.starts if len(self.masks.where(self.rank, calls.STARTS)) else (_NONE,) * 3

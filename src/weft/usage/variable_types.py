@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
@@ -13,7 +15,8 @@ from weft.terms.call_buffers import BufferRegion
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
 from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.terms.type_maps import TypeMapRun, type_map
-from weft.trace import Event
+from weft.trace import Datatype, Event
+from weft.trace.layout import ID_DYNAMIC
 from weft.usage.buffer_memory import MemoryRange, RankMemory
 
 _ELEMENTS: Final = 64
@@ -64,7 +67,7 @@ def _misfit_finding(
     "warning" if the variable is a pointer.
     """
     name, kind = named
-    datatype = region.datatype.name if region.datatype else "?"
+    datatype = _name_datatype(event, region.datatype) if region.datatype else "?"
     points = "is" if severity == "error" else "points to"
     verb = "receives into" if region.written else "takes"
     return make_finding(
@@ -77,6 +80,17 @@ def _misfit_finding(
         evidence=Variable(datatype=datatype, variable=name, type=kind.text, parameter=region.parameter),
         cause=cause_key(event),
     )
+
+
+def _name_datatype(event: Event, datatype: Datatype) -> str:
+    """Return the name of a datatype; for one without a name the line at which the rank made it."""
+    if datatype.id < ID_DYNAMIC or datatype.name != f"datatype {datatype.id - ID_DYNAMIC}":
+        return datatype.name
+    rank = event.rank
+    made = np.flatnonzero(rank.events["object"][: event.index] == datatype.id)
+    makers = [rank.event(int(row)) for row in made[-8:]]
+    maker = next((one for one in reversed(makers) if one.function.base.startswith("MPI_Type_")), None)
+    return f"the datatype of {call_at(maker)}" if maker is not None else datatype.name
 
 
 def _first_misfit(region: BufferRegion, kind: VariableType, offset: int, *, whole: bool) -> str | None:

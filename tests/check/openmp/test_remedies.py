@@ -231,3 +231,60 @@ int main(void) {
     found = check_text(tmp_path, "prog.c", crossing, {"SCHEDULE": schedule})
     assert {name for name, _, _ in found} == {"a"}
     assert all("schedule(static)" not in message and "has nowait" in message for _, message, _ in found)
+
+
+ELEMENTS = """
+#include <vector>
+struct Matrix {
+    std::vector<double> v;
+    int n;
+    double& operator()(int i, int j) { return v[i * n + j]; }
+    double& at(int i) { return v[i]; }
+};
+int main() {
+    Matrix m{std::vector<double>(64, 1.0), 8};
+    double err = 0;
+#pragma omp parallel for
+    for (int i = FIRST; i < 8; i++) {
+        double f = m(i, 0) / m(0, 0);
+        for (int j = 0; j < 8; j++) m(i, j) -= 0.5 * f * m(0, j);
+    }
+#pragma omp parallel for
+    for (int i = 0; i < 32; i++) m.at(i PLACE) += i;
+#pragma omp parallel
+    {
+#pragma omp single NOWAIT
+        err = 0;
+#pragma omp for reduction(+ : err)
+        for (int i = 0; i < 64; i++) err += m.v[i];
+    }
+    return err < 0;
+}
+"""
+
+
+def test_elements_by_a_function_of_their_class_and_variables_of_clauses_are_named(tmp_path: Path) -> None:
+    found = check_text(tmp_path, "prog.cpp", ELEMENTS, {"FIRST": "0", "PLACE": "% 4", "NOWAIT": "nowait"})
+    assert [name for name, _, _ in sorted(found)] == ["err", "m", "m"]
+    assert check_text(tmp_path, "prog.cpp", ELEMENTS, {"FIRST": "1", "PLACE": "", "NOWAIT": ""}) == []
+
+
+def test_locks_in_both_orders_are_one_finding(tmp_path: Path) -> None:
+    text = """#include <omp.h>
+static omp_lock_t a, b;
+int main(void) {
+    omp_init_lock(&a), omp_init_lock(&b);
+#pragma omp parallel for
+    for (int i = 0; i < 40; i++) {
+        omp_set_lock(i % 2 ? &a : &b);
+        if (i % 2) omp_set_lock(&b);
+        else omp_set_lock(&a);
+        omp_unset_lock(&a), omp_unset_lock(&b);
+    }
+}
+"""
+    source = tmp_path / "prog.c"
+    source.write_text(text)
+    (one,) = check_program(CheckRequest((source,), timeout=60), tmp_path).findings
+    assert one.kind == "potential-deadlock"
+    assert {site.line for site in one.sites} == {8, 9}

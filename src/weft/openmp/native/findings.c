@@ -201,8 +201,10 @@ void report_valueless_read(uintptr_t address, size_t size, uint32_t place) {
     send_line(&line);
 }
 
-/* Write a finding that has only a kind, a reason and one or two places, once. */
+/* Write a finding that has only a kind, a reason and one or two places, once, whichever place comes first. */
 void report_plain_finding(const char *kind, const char *why, uint32_t place, uint32_t other) {
+    const struct pair *swapped = find_pair_slot(kind, other, place, 0);
+    if (place != other && swapped && swapped->id) return;
     const struct pair *pair = count_pair(kind, place, other, 0);
     if (!pair) return;
     struct line line = begin_finding_line(pair, why);
