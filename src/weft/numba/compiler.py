@@ -29,18 +29,22 @@ from weft.dataparallel.source_map import SourceMap
 from weft.native.headers.numba import MAX_ARGUMENTS
 from weft.numba import loops
 from weft.numba.in_process import Runtime
-from weft.numba.instrument import BOUNDS, Chain, Module, strip_lines
+from weft.numba.instrument import BOUNDS, KERNEL, Chain, Module, strip_lines
 from weft.numba.left_out import UncheckedCode
 from weft.numba.own import OwnElements, find_own_elements
 
 LIBRARIES: Final = tuple(str(Path(module.__file__).parent) for module in (numba, numpy) if module.__file__)
-CONTAINERS: Final = tuple(str(Path(numba.__file__).parent / name) for name in ("typed", "cpython/setobj.py"))
-"""Containers that Numba keeps in memory which it gets past its own allocator."""
+HIDDEN: Final = tuple(
+    str(Path(numba.__file__).parent / name)
+    for name in ("typed", "cpython/setobj.py", "cpython/randomimpl.py", "np/random")
+)
+"""Numba's containers, whose memory comes past its own allocator, and random numbers, whose state is each thread's."""
 MADE: Final = "<string>"
 """The file of the code that Numba writes around a loop's body."""
 SCHEDULED: Final = "get_parallel_chunksize"
 """What tells a loop's body of its schedule, by a part of the names that its calls leave."""
-KERNEL: Final = "__numba_parfor_gufunc"
+RECURSIVE: Final = codegen.RuntimeLinker.PREFIX
+"""The beginning of the names of variables that hold the address of a function which calls itself."""
 
 
 class Compiler:
@@ -63,6 +67,10 @@ class Compiler:
         self._made: dict[int, tuple[Module, Any]] = {}
         self._keep: list[object] = []
         self._base: Any = None
+        self._libraries: dict[str, Any] = {}
+        """By the names of compiled functions: the libraries that define them."""
+        self._unbound: dict[int, set[str]] = {}
+        """By a loop's library: functions that it calls through a variable and that are not in its module."""
 
     # --- lines ------------------------------------------------------------------------------------------------------
 
@@ -78,8 +86,8 @@ class Compiler:
 
     def find_place_id(self, line_chain: Chain) -> int | None:
         """Return the id in the source map for the source line of an access; None if the access is in code that Numba
-        generated, or in its containers. `line_chain`: the numbers that LLVM's line information has for the access, from
-        the innermost inlined function outwards.
+        generated, or in modules of HIDDEN. `line_chain`: the numbers that LLVM's line information has for the access,
+        from the innermost inlined function outwards.
         """
         if line_chain not in self._places:
             self._places[line_chain] = self._add_place([self._lines[number] for number in line_chain])
@@ -94,9 +102,9 @@ class Compiler:
 
     def _add_place(self, lines: list[tuple[str, int, str]]) -> int | None:
         """Add the innermost of some lines (file, line, function) that is in the program to the source map, and return
-        its id. None if the lines are in code that Numba generated, or in its containers.
+        its id. None if the lines are in code that Numba generated, or in modules of HIDDEN.
         """
-        if lines and (lines[-1][0] == MADE or any(file.startswith(CONTAINERS) for file, _, _ in lines)):
+        if lines and (lines[-1][0] == MADE or any(file.startswith(HIDDEN) for file, _, _ in lines)):
             return None
         own = [line for line in lines if line[0] != MADE and not line[0].startswith(LIBRARIES)]
         file, line, function = own[0] if own else ("", 0, "")
@@ -111,6 +119,9 @@ class Compiler:
         text = str(library._final_module)
         if "!DILocation" not in text:
             return
+        for function in library._final_module.functions:
+            if not function.is_declaration:
+                self._libraries.setdefault(function.name, library)
         shared = library._final_module
         kernel = KERNEL in library.name
         if kernel or id(library) in self._instrumented:
@@ -127,6 +138,30 @@ class Compiler:
                 function.linkage = "linkonce_odr"  # what Numba makes of it for linking, with the lines still in it
         library._shared_module = shared
         library._final_module = _parse_module(strip_lines(text), library._final_module.name)
+
+    def bind_recursive_calls(self, library: Any) -> None:
+        """Let the recursive functions that a parallel loop calls call themselves directly, so that the loop's module
+        gets a copy of them with calls of the runtime. Numba calls them through a variable that its linker fills later.
+        A function that is not compiled yet is noted as unchecked code when the loop's call is generated.
+        """
+        module = library._final_module
+        names = {one.name for one in module.global_variables if one.name.startswith(RECURSIVE)}
+        if KERNEL not in library.name or not names:
+            return
+        called = {name: name.removeprefix(RECURSIVE) for name in names}
+        self._unbound[id(library)] = {one for one in called.values() if one not in self._libraries}
+        bound = {name: one for name, one in called.items() if one in self._libraries}
+        present = {one.name for one in module.functions}
+        addresses = [f'@"weft.{one}" = internal constant ptr @"{one}"' for one in bound.values()]
+        declarations = [f'declare i32 @"{one}"()' for one in bound.values() if one not in present]
+        linked = _parse_module("\n".join((str(module), *addresses, *declarations)), module.name)
+        for one in bound.values():
+            linked.link_in(self._libraries[one]._get_module_for_linking(), preserve=True)
+        text = str(linked)
+        for name, one in bound.items():
+            text = re.sub(rf'^@"{re.escape(name)}" = external .*\n', "", text, flags=re.MULTILINE)
+            text = text.replace(f'@"{name}"', f'@"weft.{one}"')
+        library._final_module = _parse_module(text, module.name)
 
     # --- loops ------------------------------------------------------------------------------------------------------
 
@@ -157,6 +192,7 @@ class Compiler:
         listed = [loops.find_argument_name(name, lowerer.func_ir) for name in names[1:]]
         if loops.is_user_loop(self._loop[-1][1]):
             self.unchecked.note_unchecked_arguments(self._loop[-1][1], listed, kinds)
+            self.unchecked.note_recursive_functions(self._loop[-1][1], self._unbound.get(id(compiled.library), ()))
         names = list(names)  # the call takes the schedule out of it
         kernel = loops.describe_loop(
             lowerer, self._loop[-1][1], signature, names, kinds, reductions, arguments[12], self.texts
@@ -245,7 +281,7 @@ class Compiler:
             context.call_conv.return_user_exc(builder, IndexError, ("index is out of bounds",))
 
 
-def _parse_module(llvm_text: str, module_name: str) -> object:
+def _parse_module(llvm_text: str, module_name: str) -> Any:
     """Return the verified LLVM module of a text, with a new name."""
     module = llvm.parse_assembly(llvm_text)
     module.name = module_name
@@ -332,6 +368,7 @@ def _patch_modules(compiler: Compiler) -> None:
     optimize = codegen.CPUCodeLibrary._optimize_final_module
 
     def optimized(self: object) -> None:
+        compiler.bind_recursive_calls(self)
         optimize(self)
         compiler.instrument_library(self)
 

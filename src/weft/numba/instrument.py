@@ -15,6 +15,8 @@ from typing import Final
 from weft.native.headers.numba import MAX_ARGUMENTS, PLACES
 
 BOUNDS: Final = "weft_numba_note_outside_index"
+KERNEL: Final = "__numba_parfor_gufunc"
+"""A part of the names of functions that Numba makes of the bodies of parallel loops."""
 
 DECLARATIONS: Final = {
     "weft_numba_read": "declare void @weft_numba_read(ptr, i64, i32)",
@@ -47,6 +49,7 @@ CHANGES: Final = frozenset((
 ))  # fmt: skip
 """Functions of Numba's containers that change them; each other one that has a container reads it."""
 _DEFINE: Final = re.compile(rf"^define .*?@({_NAME})\((.*)\)")
+_LINKAGE: Final = re.compile(r"^define (?:(?:linkonce_odr|weak_odr|dso_local|hidden) )*")
 _HEAD: Final = re.compile(rf"^define [\w ]*\bi32 @({_NAME})\((.*)\) [^()]*\{{$")
 _DEBUG: Final = re.compile(r"!dbg (!\d+)")
 _LOCATION: Final = re.compile(
@@ -170,7 +173,11 @@ class Module:
     _used: set[str] = field(default_factory=set)
 
     def instrument(self) -> str:
-        """Return the LLVM text of the module with calls of the runtime before its accesses to memory."""
+        """Return the LLVM text of the module with calls of the runtime before its accesses to memory.
+
+        A function that a kernel calls becomes internal to the kernel's module: under its own name the linker would take
+        the copy without calls of the runtime, which the program uses outside loops.
+        """
         lines = self.text.split("\n")
         self.bounds = f"@{BOUNDS}(" in self.text
         self._chains = find_line_chains(lines)
@@ -180,8 +187,12 @@ class Module:
         for line in lines:
             if function is None:
                 out.append(line)
-                if line.startswith("define ") and _is_program_function(line):
+                is_helper = self.kernel and KERNEL not in line
+                # Functions that Numba writes in LLVM itself have no line information.
+                if line.startswith("define ") and _is_program_function(line) and not (is_helper and "!dbg" not in line):
                     function, head = [], line
+                    if is_helper:
+                        out[-1] = head = _LINKAGE.sub("define internal ", line)
             elif line.startswith("}"):
                 hooked = [*self._instrument_body(head, function), line]
                 whole = self._make_two_variants(head, function, hooked) if self._roots else ()
@@ -197,7 +208,7 @@ class Module:
         """Yield the LLVM lines of a function's body, with a call of the runtime before each access to memory."""
         own = find_frame_pointers(ir_lines)
         self._told = dict(self._find_pointer_lines(ir_lines))
-        self._roots = Roots(head, ir_lines) if self.kernel and self.guards else None
+        self._roots = Roots(head, ir_lines) if self.kernel and self.guards and KERNEL in head else None
         if self._roots is not None:
             self._note_stored_arguments(ir_lines, own)
             self.arguments = max(self.arguments, self._roots.count)
@@ -328,8 +339,10 @@ class Module:
                     yield from self._render_guarded_call(pointer, self._render_access_call(what, pointer, length, site))
         elif match := _CONTAINER.search(ir_line):
             site = self.find_container_place_id(self._chain(ir_line))
-            if site is not None and self.kernel and match[2].startswith("%arg."):  # not one of the iteration's own
-                yield self._render_access_call("write" if match[1] in CHANGES else "read", match[2], str(WORD), site)
+            if site is not None and self.kernel and re.fullmatch(r"%arg\.\w+\.1", match[2]):
+                # The container's MemInfo, which Numba's allocator made: the runtime knows whose it is.
+                access, owner = "write" if match[1] in CHANGES else "read", f"{match[2][:-1]}0"
+                yield self._render_access_call(access, owner, str(WORD), site)
         elif "@get_thread_id()" in ir_line and self._find_place_id(ir_line) is not None:
             self.asks_for_thread = True
 

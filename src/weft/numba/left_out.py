@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import site
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -83,6 +84,11 @@ class UncheckedCode:
                     )
                     self._in(parfor, f"what the compiled function `{name}` reads and writes")
 
+    def note_recursive_functions(self, parfor: Any, mangled_names: Iterable[str]) -> None:
+        """Note the functions that a parallel loop calls and that call the function of the loop in turn."""
+        for name in mangled_names:
+            self._in(parfor, f"what the recursive function `{find_function_name(name)}` reads and writes")
+
     def _in(self, parfor: Any, what: str) -> None:
         self.in_loops.setdefault(what, set()).add((parfor.loc.filename, parfor.loc.line))
 
@@ -101,6 +107,15 @@ class UncheckedCode:
             yield f"{plural(len(places), 'parallel ufunc')} ({format_places(places)})"
         for what, held in self.in_loops.items():
             yield f"{what} ({format_places(sorted(held))})"
+
+
+def find_function_name(mangled_name: str) -> str:
+    """Return the last part of the qualified name that Numba mangled: `rec` of `_ZN8__main__3recB2v1...`."""
+    rest, part = mangled_name.removeprefix("_ZN"), mangled_name
+    while found := re.match(r"\d+", rest):
+        length = int(found[0])
+        part, rest = rest[found.end() : found.end() + length], rest[found.end() + length :]
+    return part
 
 
 def is_user_file(file: str) -> bool:

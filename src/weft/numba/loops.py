@@ -11,7 +11,7 @@ from numba.core import ir, types
 
 from weft.dataparallel.source_map import SourceMap
 from weft.native.headers.check import MAX_RANK
-from weft.native.headers.numba import AS_ARRAY, AS_REDUCTION, AS_SCALAR, AS_SHARED
+from weft.native.headers.numba import AS_ARRAY, AS_CONTAINER, AS_REDUCTION, AS_SCALAR, AS_SHARED
 from weft.numba import source
 from weft.numba.in_process import Argument, Loop
 
@@ -145,6 +145,10 @@ def describe_loop(  # noqa: PLR0917 - in the order that Numba has them
                 Argument(AS_ARRAY if fits else AS_SCALAR, data, _element_size(lowerer, kind), 0, stride, where)
             )
             stride += kind.ndim
+        elif isinstance(kind, types.ListType | types.DictType):
+            data = source_map.add_variable(known or "a container without a name", file, line, "array")
+            arguments.append(Argument(AS_CONTAINER, data))
+            ranks[data] = 0
         else:
             arguments.append(Argument(AS_SCALAR, integer=isinstance(kind, types.Integer) and kind.bitwidth == WORD))
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0

@@ -16,7 +16,7 @@ from weft.numba.instrument import (
 )
 
 KERNEL = """\
-define i32 @_ZN4main(ptr %retptr, ptr %arg.sched.4, ptr %arg.a.4, ptr %arg.b.4) !dbg !3 {
+define i32 @_ZN21__numba_parfor_gufunc(ptr %retptr, ptr %arg.sched.4, ptr %arg.a.4, ptr %arg.b.4) !dbg !3 {
 entry:
   %own = alloca [4 x i64], align 8
   %in = getelementptr i64, ptr %own, i64 1
@@ -50,7 +50,7 @@ def test_a_guarded_read_leaves_the_phis_behind_it_right() -> None:
     module = Module(KERNEL, lambda chain: 1, kernel=True, guards=4096)
     text = module.instrument()
     assert "load i8, ptr inttoptr (i64 4097 to ptr)" in text
-    hooked, whole = text.split("define internal i32 @_ZN4main.weft.whole(")
+    hooked, whole = text.split("define internal i32 @_ZN21__numba_parfor_gufunc.weft.whole(")
     assert "[ %x, %entry ]" not in hooked
     assert "[ %x, %entry ]" in whole
     assert module.stored == {2}
@@ -58,7 +58,11 @@ def test_a_guarded_read_leaves_the_phis_behind_it_right() -> None:
 
 def test_a_kernel_asks_by_itself_whether_an_iteration_wrote_a_whole_cell_before() -> None:
     addresses = IterationAddresses(fold=0xFFF8, cells=1 << 44, iteration=64, loop=128, places=4096)
-    hooked = Module(KERNEL, lambda chain: 3, True, addresses, 8192).instrument().split("@_ZN4main.weft.whole(")[0]
+    hooked = (
+        Module(KERNEL, lambda chain: 3, True, addresses, 8192)
+        .instrument()
+        .split("@_ZN21__numba_parfor_gufunc.weft.whole(")[0]
+    )
     assert hooked.count("and i64") == 2
     assert "load i32, ptr inttoptr (i64 64 to ptr)" in hooked
     assert f"load i32, ptr inttoptr (i64 {4096 + 4 * 3} to ptr)" in hooked
@@ -68,12 +72,17 @@ def test_a_kernel_asks_by_itself_whether_an_iteration_wrote_a_whole_cell_before(
 
 def test_a_kernel_without_hooks_runs_where_the_runtime_wants_it() -> None:
     text = Module(KERNEL, lambda chain: 1, kernel=True, guards=4096).instrument()
-    whole, chooser = text.split("@_ZN4main.weft.whole(", 1)[1].split("define i32 @_ZN4main(")
+    whole, chooser = text.split("@_ZN21__numba_parfor_gufunc.weft.whole(", 1)[1].split(
+        "define i32 @_ZN21__numba_parfor_gufunc("
+    )
     assert "weft_numba" not in whole
     assert "!dbg" not in whole
     assert f"load i8, ptr inttoptr (i64 {4096 + MAX_ARGUMENTS} to ptr)" in chooser
     given = "(ptr %retptr, ptr %arg.sched.4, ptr %arg.a.4, ptr %arg.b.4)"
-    assert [f"call i32 @_ZN4main.weft.{way}{given}" in chooser for way in ("hooked", "whole")] == [True, True]
+    assert [f"call i32 @_ZN21__numba_parfor_gufunc.weft.{way}{given}" in chooser for way in ("hooked", "whole")] == [
+        True,
+        True,
+    ]
 
 
 def test_a_write_through_an_unknown_pointer_may_go_anywhere() -> None:

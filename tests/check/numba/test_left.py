@@ -92,9 +92,9 @@ def test_what_has_no_hooks_is_named(script: Path) -> None:
     left = [line.removeprefix("Not checked: ") for line in out.splitlines() if line.startswith("Not checked: ")]
     assert sorted(left) == [
         "1 parallel ufunc (prog.py:45)",
-        "the elements of `found`, a container of Numba's library (prog.py:21)",
-        "the elements of `held`, a container of Numba's library (prog.py:21)",
-        "the elements of `made`, a container of Numba's library (prog.py:29)",
+        "the elements of `found` (a container of Numba's library) (prog.py:21)",
+        "the elements of `held` (a container of Numba's library) (prog.py:21)",
+        "the elements of `made` (a container of Numba's library) (prog.py:29)",
         "the parallel function `never` (prog.py:13), which was never called",
         "what the compiled function `absolute` reads and writes (prog.py:40)",
     ], out

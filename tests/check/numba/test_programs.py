@@ -21,7 +21,7 @@ from tests_support import ROOT, WEFT, execute
 pytest.importorskip("numba")
 
 PROGRAMS = ROOT / "tests" / "check" / "numba" / "programs"
-FAULTY = ("values", "dependence", "reductions", "scalars", "bounds")
+FAULTY = ("values", "dependence", "reductions", "scalars", "bounds", "helpers")
 RUNS = {"faulty": FAULTY, "correct": ("correct",)}
 """Processes, and the programs of each: what Numba compiles of its own library takes longer than the programs."""
 EACH_TIME = {
@@ -30,6 +30,7 @@ EACH_TIME = {
     "reductions": ("nearest", "cumulative"),
     "scalars": ("tail", "steps", "damped"),
     "bounds": ("pick", "called", "back"),
+    "helpers": ("smooth", "rows", "count_down", "depths", "collect", "containers"),
     "correct": ("scratch_by_thread", "reductions", "made", "by_chunks"),
 }
 """Functions of each program that each run of the tests calls, with their twins; the marker `matrix` calls all."""
@@ -65,8 +66,8 @@ def written(name: str, folder: Path, whole: bool) -> None:
 
 
 def run(name: str, folder: Path, whole: bool) -> dict[str, Any]:
-    """The report of a program; that of chosen functions alone without LLVM's optimisation, half of the time."""
-    environment = {"PYTHONDONTWRITEBYTECODE": "1", **({} if whole else {"NUMBA_OPT": "0"})}
+    """The report of a program; that of chosen functions alone is made with less optimisation, to save time."""
+    environment = {"PYTHONDONTWRITEBYTECODE": "1", **({} if whole else {"NUMBA_OPT": "1"})}
     out, script = folder / f"{name}.json", folder / f"{name}_run.py"
     words = ["check", "--format", "json", "-o", out, script]
     done = execute([*WEFT, *words], timeout=PROGRAM_SECONDS, cwd=ROOT, env=environment)

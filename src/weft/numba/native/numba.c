@@ -126,12 +126,15 @@ static void register_array(const Argument *argument, char *base, const size_t *d
     }
 }
 
-/* Register with the runtime the arrays and shared variables that the loop works on. */
+/* Register with the runtime the arrays, containers and shared variables that the loop works on. */
 static void register_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind == AS_SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
         if (one->kind == AS_ARRAY && one->rank) register_array(one, arguments[a + 1], dimensions, steps);
+        if (one->kind == AS_CONTAINER)
+            weft_check_array(one->data, *(void **)arguments[a + 1], sizeof(size_t), 1, &(int64_t){0}, &(int64_t){1},
+                             WEFT_ORDER_C);
     }
 }
 
@@ -618,8 +621,12 @@ void weft_numba_follow_memory(int on) {
     followed = 0;
 }
 
+/* Follow a new block, and let what an earlier iteration did where its head lies be over: functions read heads, and a
+ * kernel reports an access to a container as one to its block's head. */
 static Block *track_new_block(Block *block, size_t bytes) {
-    if (block) track_block(block->data, bytes);
+    if (!block) return block;
+    if (following) weft_check_written(block, sizeof *block);
+    track_block(block->data, bytes);
     return block;
 }
 

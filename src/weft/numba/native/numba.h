@@ -11,7 +11,8 @@
 
 /* --- loops, as weft.numba.loops describes them ----------------------------------------------------------- */
 
-enum { AS_SCALAR = 0, AS_ARRAY = 1, AS_SHARED = 2, AS_REDUCTION = 3 };
+/* A container is a list or dictionary of numba.typed: its value begins with the address of its block's head. */
+enum { AS_SCALAR = 0, AS_ARRAY = 1, AS_SHARED = 2, AS_REDUCTION = 3, AS_CONTAINER = 4 };
 
 /* One argument of a kernel behind its schedule. `dimension[d]` says which number of `dimensions` is its extent,
  * `stride` which number of `steps` is the stride of its first dimension. */
