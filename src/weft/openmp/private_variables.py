@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from weft.openmp.directives import OpenMPDirective, find_closing_bracket
@@ -159,9 +160,11 @@ def find_task_shared_variables_fortran(
     ]
 
 
-def insert_watch_calls_fortran(lines: list[str], directive_line: int, directive: OpenMPDirective) -> None:
+def insert_watch_calls_fortran(
+    lines: list[str], directive_line: int, directive: OpenMPDirective, copy_path: Path
+) -> None:
     """Insert into the lines of a free-form Fortran source, after a directive's last line, calls that report its private
-    variables to the runtime.
+    variables to the runtime. `copy_path`: the file to which the source will be written.
 
     Only variables that are declared with an intrinsic type are reported.
     """
@@ -191,6 +194,9 @@ def insert_watch_calls_fortran(lines: list[str], directive_line: int, directive:
         line += 1
     while not heads and line < len(lines) and _is_comment(lines[line]):
         line += 1
+    if calls and directive.head == ("parallel",) and re.match(r"\s*!\$omp\b", "".join(lines[line : line + 1]), re.I):
+        lines[directive_line] += f'\n{calls}\n# {directive_line + 2} "{copy_path}"'
+        return
     if not calls or line >= len(lines) or (not heads and not re.match(r"\s*[a-z]", lines[line], re.I)):
         return
     if heads:

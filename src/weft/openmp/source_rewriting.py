@@ -132,7 +132,7 @@ def rewrite_fortran(
         if one is None or first + 1 in unchanged_lines:
             continue
         if not is_fixed_form:
-            private_variables.insert_watch_calls_fortran(lines, last, one)
+            private_variables.insert_watch_calls_fortran(lines, last, one, copy_path)
         made = rewrite_for_runtime(one, "do", first + 1, _find_loop_variable_fortran(lines, last))
         if one.head == ("end", "ordered") and orders_lanes:
             made = OpenMPDirective(("end", LANES_IN_ORDER), ())

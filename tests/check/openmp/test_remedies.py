@@ -288,3 +288,32 @@ int main(void) {
     (one,) = check_program(CheckRequest((source,), timeout=60), tmp_path).findings
     assert one.kind == "potential-deadlock"
     assert {site.line for site in one.sites} == {8, 9}
+
+
+@pytest.mark.parametrize("directive", ["!$omp parallel private(t)", "!$omp parallel &\n  !$omp& private(t)"])
+def test_a_private_variable_of_fortran_is_watched_where_another_directive_follows_at_once(
+    tmp_path: Path, directive: str
+) -> None:
+    text = f"""
+program dot
+  implicit none
+  real(8) :: s, t
+  integer :: i
+  s = 0
+  {directive}
+  !first
+  !$omp do
+  do i = 1, 100
+    t = t + i
+  end do
+  !$omp end do
+  !$omp critical
+  s = s + t
+  !$omp end critical
+  !$omp end parallel
+  print *, s > 0
+end program
+"""
+    ((name, message, _),) = check_text(tmp_path, "prog.f90", text, {})
+    assert name == "t" and f"prog.f90:{11 + directive.count(chr(10))}" in message
+    assert check_text(tmp_path, "prog.f90", text, {"!first": "t = 0"}) == []
