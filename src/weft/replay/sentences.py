@@ -116,7 +116,7 @@ def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) 
     no_stop = f"no replay can stop before event {index} of rank {rank}, {call_at(event)}"
     if control.entries_passed(mine) == position and here is not None and here.index > index:
         if control.is_parked(mine):
-            return f"{no_stop}: the rank stopped before the next call where it can"
+            return f"{no_stop}: the rank stopped before the next call at which a replay can stop"
         if (rank, mine) in session.outside:
             return f"{no_stop}: its thread waits for another thread on the way to the next call where it can stop"
     return None
@@ -224,7 +224,7 @@ def describe_timeout(trace: Trace, session: Replay, replayed: Path) -> list[str]
     """Return lines that say where the ranks were when the time limit was reached."""
     del replayed
     return [
-        f"the replay was ended after {session.timeout:g} seconds (--timeout)",
+        f"Weft ended the replay after {session.timeout:g} seconds (--timeout)",
         *_describe_waiting_ranks(trace, session),
     ]
 
