@@ -53,7 +53,7 @@ def test_words_alone_are_shown_where_no_element_is_known_or_nothing_differs(tmp_
     assert "are alike" in alike._repr_html_() and "<svg" not in alike._repr_html_()
     with pytest.raises(UsageError, match="no array differs"):
         alike.plot()
-    with pytest.raises(UsageError, match="by the probe 'b'"):
+    with pytest.raises(UsageError, match="at the probe 'b'"):
         held(tmp_path / "other").plot(probe="b")
 
 

@@ -307,12 +307,10 @@ def describe_rounding(subject: str, ulps: float) -> str:
     """
     units = f"at most {ulps:,.0f} unit{'s' * (ulps != 1)} in the last place"
     # Where numbers cancel, or a sum's terms are named, the bound is of what was added, and not of the result.
-    how = units if ulps < FAR else "which differ by little compared with the numbers that were added or that stand "
-        "beside them"
+    how = units if ulps < FAR else "differing by little compared with the numbers that were added or stand beside them"
     return (
         f"only rounding: {subject}, {how}, as after another order of summation; Weft does not count this as a "
-        f"difference "
-        "(--exact counts it)"
+        "difference (--exact counts it)"
     )
 
 
