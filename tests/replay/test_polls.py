@@ -70,7 +70,7 @@ def test_a_demand_point_and_a_breakpoint_stop_where_either_does(farm: Farm) -> N
     done = farm.replay("--until", f"0:{last}", "--break", f"1:{send}")
     assert (done.returncode, stands(done.stderr, 1)) == (0, [send]), done.stderr
     assert f"event {last} of rank 0, barrier at polls.c" in done.stderr
-    assert "comes after another stop" in done.stderr
+    assert "comes after another place at which the replay stops" in done.stderr
     alone = farm.replay("--until", "0:4", "--break", "1:9")
     assert (alone.returncode, stands(alone.stderr, 0)) == (0, [4]), alone.stderr
 
