@@ -65,7 +65,7 @@ def at(file: str, text: str) -> str:
 def cases(folder: Path) -> list[Case]:
     """All of them; those in C are built."""
     python = {
-        "queue": (at("hung.py", "while await jobs.get()"), VERDICT, r"who else has it: task 1\b"),
+        "queue": (at("hung.py", "while await jobs.get()"), VERDICT, r"other tasks that refer to it: task 1\b"),
         "pool": (at("hung.py", "async with self.free"), VERDICT, r"nested\) is inside of it already"),
         "lock": (at("hung.py", "async with guard"), VERDICT, r"keeper\) took it"),
     }

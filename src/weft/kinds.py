@@ -162,7 +162,7 @@ def find_kind(slug: str) -> Kind:
         import difflib  # nearly all slugs exist
 
         near = difflib.get_close_matches(slug, KINDS, 1, 0.5)
-        hint = f", did you mean {near[0]}?" if near else ";"
+        hint = f" (did you mean {near[0]}?);" if near else ";"
         raise UsageError(f"there is no kind of finding {slug!r}{hint} `weft explain` lists all kinds")
     return KINDS[slug]
 

@@ -130,7 +130,7 @@ def test_two_files_of_one_rank_are_refused(job: tuple[Told, list[Path], Path]) -
 def test_what_is_no_core_file_is_told_with_the_remedy(tmp_path: Path, job: tuple[Told, list[Path], Path]) -> None:
     packed = tmp_path / "core.gz"
     packed.write_bytes(gzip.compress(b"core"))
-    with pytest.raises(UsageError, match="packed by gzip: unpack it"):
+    with pytest.raises(UsageError, match="compressed with gzip: decompress it"):
         cores.read_core(packed)
     for file in (job[2], PROGRAMS / "hang.c"):
         with pytest.raises(UsageError, match="not a core file"):

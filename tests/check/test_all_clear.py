@@ -82,7 +82,7 @@ def test_a_program_that_is_cut_off_is_no_all_clear_even_where_it_ignores_the_sig
     path = program(tmp_path, "extern void *signal(int, void *); signal(15, (void *)1); for (;;) pause();")
     status, out, _ = weft(path, "--timeout", "1", cwd=tmp_path)
     assert status == 3
-    assert "(the program was cut off)" in out and "the program was ended after 1 s" in out
+    assert "(Weft ended the program)" in out and "Weft ended the program after 1 s" in out
 
 
 def test_a_program_that_leaves_by_exit_has_told_what_ran(tmp_path: Path) -> None:

@@ -48,12 +48,12 @@ def test_the_picture_has_a_scale_in_the_unit_that_was_asked_for(tmp_path: Path, 
 
 def test_words_alone_are_shown_where_no_element_is_known_or_nothing_differs(tmp_path: Path) -> None:
     hashes = held(tmp_path / "hashes", "hashes")
-    assert "which element is unknown" in hashes._repr_html_() and "<svg" not in hashes._repr_html_()
+    assert "to see which element" in hashes._repr_html_() and "<svg" not in hashes._repr_html_()
     alike = held(tmp_path / "alike", wrong=-1)
     assert "are alike" in alike._repr_html_() and "<svg" not in alike._repr_html_()
     with pytest.raises(UsageError, match="no array differs"):
         alike.plot()
-    with pytest.raises(UsageError, match="by the probe 'b'"):
+    with pytest.raises(UsageError, match="at the probe 'b'"):
         held(tmp_path / "other").plot(probe="b")
 
 

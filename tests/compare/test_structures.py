@@ -117,7 +117,7 @@ def compared(folder: Path, *words: str) -> str:
     ("run", "said"),
     [
         ("larger", "first difference: {A}, in iteration 0 of sweep\n"
-         "    rank 0: no rank of the reference has {over} of the run: another input or decomposition"),
+         "    rank 0: no rank of the reference has {over} of the run: the runs differ in input or decomposition"),
         ("smaller", "first difference: {A}, in iteration 0 of sweep\n"
          "    rank 0: no rank of the run has {under} of the reference"),
         ("longer", "the loop sweep ({loop}) ran 9 times, in the reference 6: "

@@ -236,7 +236,7 @@ def test_a_run_is_stopped_at_the_first_difference(tmp_path: Path) -> None:
     (tmp_path / "values.toml").write_text('level = "minimal"\n[probe."B behind the loop"]\nlevel = "full"\n')
     done = command(tmp_path, "--trace", "values.toml", "-p", "2", "--live", "stencil.cdv")
     assert done.returncode == 1, done.stderr
-    assert "Weft stopped the run on processors at the first value that differs" in done.stderr
+    assert "Weft stopped the run on simulated processors at the first value that differs" in done.stderr
     assert "first difference: B behind the loop" in done.stdout
 
 

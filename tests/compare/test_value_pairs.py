@@ -181,5 +181,5 @@ def test_a_damaged_reference_is_told_before_anything_else(kept: Any, tmp_path: P
     assert not made.found, "what is missing at the end is not taken for other values"
     assert not made.alike, "nor for alike ones"
     said = list(render_values(made))
-    assert "is cut off: its records are" in said[0]
+    assert "is cut off: its records should have" in said[0]
     assert any("the other's values end early, or its file is damaged" in line for line in said)

@@ -319,7 +319,7 @@ def test_what_is_no_message_is_told_and_nothing_stays_behind(recorded: Record) -
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and not done.stderr
-    assert b"no header of the Debug Adapter Protocol" in done.stdout
+    assert b"a header that is not one of the Debug Adapter Protocol" in done.stdout
     assert b'"message": "cancelled", "request_seq": 1, "command": "launch"' in done.stdout
 
 

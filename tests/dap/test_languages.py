@@ -149,5 +149,5 @@ def test_instructions_are_disassembled_and_a_breakpoint_at_one_holds_in_every_re
     thread = editor.go("reverseContinue", 3)["threadId"]
     assert (editor.place(thread)[0], editor.variables(thread)["k"]["value"]) == ("add", "2")
     assert editor.ask("setInstructionBreakpoints", breakpoints=[])["breakpoints"] == []
-    with pytest.raises(Refused, match="Weft has given no instruction of a rank this address"):
+    with pytest.raises(Refused, match="this is not the address of an instruction that Weft has shown"):
         editor.ask("disassemble", memoryReference="0x10", instructionCount=1)

@@ -169,7 +169,7 @@ def test_a_crash_names_signal_address_and_line() -> None:
     [one] = found(b.open())
     assert one.kind == "crash"
     assert (
-        "rank 1 crashed by SIGSEGV at address 0x10 (nothing is there), at a.py:3 in peek (called at a.py:9)"
+        "rank 1 crashed by SIGSEGV at address 0x10 (no memory is mapped there), at a.py:3 in peek (called at a.py:9)"
         in one.message
     )
 

@@ -179,7 +179,10 @@ def test_a_program_that_ends_with_a_status_of_ours_has_ended(mpich: Installed, t
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("mode", "why"),
-    [("compute", "was ended after 4 seconds"), ("poll", "was to take a message of rank 2, but no rank makes progress")],
+    [
+        ("compute", "ended the replay after 4 seconds"),
+        ("poll", "was to take a message of rank 2, but no rank makes progress"),
+    ],
 )
 def test_an_order_that_was_not_run_to_its_end_is_not_called_unreached(
     mpich: Installed, tmp_path: Path, mode: str, why: str
@@ -188,7 +191,7 @@ def test_an_order_that_was_not_run_to_its_end_is_not_called_unreached(
     assert told["unreached"] == []
     assert [race["label"] for race in told["races"]] == ["cut off"], done.stdout + done.stderr
     assert why in told["cut_off"][0]["why"]
-    assert "1 more could not be run to the end" in done.stdout
+    assert "1 more did not run to their end" in done.stdout
     assert f"unknown result: weft replay run --force {told['cut_off'][0]['forced']}: " in done.stdout
     assert not list(tmp_path.glob("run-other-*"))
 
@@ -201,7 +204,7 @@ def test_polls_that_failed_are_named_as_what_is_not_varied(mpich: Installed, tmp
     source = (Path(__file__).parent / "programs" / "late.c").read_text().splitlines()
     [line] = [i for i, text in enumerate(source, 1) if "/* fails */" in text]
     assert told["unvaried"] == {"polls": [f"rank 0 at late.c:{line}"], "sets": []}, done.stderr
-    assert f"not varied: how often polls fail, at rank 0 at late.c:{line}" in done.stdout
+    assert f"not varied: how many times polls fail, at rank 0 at late.c:{line}" in done.stdout
 
 
 def unset(installed: Installed, folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:

@@ -64,4 +64,4 @@ def test_ghosts_whose_sums_go_to_no_declared_array_are_told_as_not_seen(
     mpi, program = blocks
     command = [*WEFT, "run", "--out", tmp_path / "run", "--", *mpi.mpiexec, "-n", "4", program, "undeclared"]
     done = execute(command, cwd=tmp_path, env=mpi.environment, timeout=180)
-    assert "what is computed from ghost cells of plate is stored in no declared array" in done.stderr
+    assert "the program stores what it computes from ghost cells of plate in no declared array" in done.stderr

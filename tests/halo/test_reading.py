@@ -100,7 +100,7 @@ def test_a_use_that_cannot_be_is_told_with_its_place(change: dict[str, Any]) -> 
     before = MAGIC + facts(Kind.PART, PART) + GHOSTS
     found, problem = taken(before + facts(Kind.USE, {**USE, **change}) + RUN)
     assert found == [Kind.PART, Kind.GHOSTS]
-    assert problem == f"a.halo is damaged from byte {len(before):,} on: what comes before is read"
+    assert problem == f"a.halo is damaged from byte {len(before):,} on: Weft reads only what comes before"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_use_that_cannot_be_is_told_with_its_place(change: dict[str, Any]) -> 
 def test_a_record_that_cannot_be_ends_the_file(more: bytes) -> None:
     found, problem = taken(WHOLE + more + RUN)
     assert found == [Kind.PART, Kind.USE, Kind.RUN, Kind.GHOSTS]
-    assert problem == f"a.halo is damaged from byte {len(WHOLE):,} on: what comes before is read"
+    assert problem == f"a.halo is damaged from byte {len(WHOLE):,} on: Weft reads only what comes before"
 
 
 def test_as_many_values_are_wanted_as_are_written() -> None:

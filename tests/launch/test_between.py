@@ -76,7 +76,7 @@ def test_what_to_set_is_tried_and_said(hosts: Hosts, mpich: Installed) -> None:
     checks, status = doctor(hosts, "a,b", *hydra(mpich, hosts), env={"UCX_NET_DEVICES": "lo"})
     check = checks["messages between hosts"]
     assert (status, check["status"]) == (1, "failed")
-    assert "passes none between a and b, status" in check["detail"]
+    assert "passes no message between a and b, status" in check["detail"]
     assert "unreachable" in check["detail"]
     assert check["remedy"] == "export MPICH_CH4_NETMOD=ofi: with this setting all messages arrived"
     said = {"UCX_NET_DEVICES": "lo", "MPICH_CH4_NETMOD": "ofi"}
@@ -92,7 +92,7 @@ def test_a_message_that_never_comes_ends_the_trial_and_names_the_hosts(hosts: Ho
     assert time.monotonic() - begun < LONGEST
     check = checks["messages between hosts"]
     assert (status, check["status"]) == (1, "failed")
-    assert f"passes none between b and c, no end within {host_checks.MESSAGE:.0f} s" in check["detail"]
+    assert f"passes no message between b and c, no end within {host_checks.MESSAGE:.0f} s" in check["detail"]
     assert check["remedy"].startswith("let TCP connections through between all hosts")
     assert "tried without success: MPICH_CH4_NETMOD=ofi;" in check["remedy"]
     nothing_runs(hosts)
@@ -162,7 +162,7 @@ def test_under_slurm_srun_is_tried_with_the_mpi_of_the_program(
             done = execute(command, env=slurm.environment, timeout=LONGEST)
             checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
             assert done.returncode == status, done.stdout
-            assert checks["hosts"]["detail"].startswith("some of them are one machine")
+            assert checks["hosts"]["detail"].startswith("some of the hosts are the same machine")
         assert checks["messages between hosts"]["remedy"] == "`-- srun --mpi=pmi2`"
         assert slurm.quiet()
 

@@ -66,7 +66,7 @@ def test_the_ninth_finding_is_not_set_aside_and_that_was_said_before(run: Path, 
         first, *more = told(around)
         assert "[message-race]" in first and f"early.py:{k} " in first, first
         assert first.endswith(f"(its calls are copied to around/{k})")
-        assert more == (["note: the calls around 8 findings are copied; no more will be"] if k == 8 else [])
+        assert more == (["note: Weft has copied the calls around 8 findings, and copies no more"] if k == 8 else [])
         assert around.over is (k == 8)
     lines = [live.select_proven(live.run_analyses(Trace.open(part), live.SNAPSHOT_ANALYSES).findings)[0].sites[0].line
              for part in snapshots.list_snapshots(run)]  # fmt: skip
@@ -98,7 +98,7 @@ def test_all_parts_together_stay_below_their_bound(
         said.append(told(around))
     assert [len(lines) for lines in said] == [1, 1, 1]
     [last] = said[2]
-    assert last.startswith("note: no more calls around findings are copied: all parts together would take ")
+    assert last.startswith("note: Weft copies no more calls around findings: all parts together would take ")
     assert around.over and len(snapshots.list_snapshots(run)) == 2
     assert nothing_half_there(run)
 
@@ -122,7 +122,7 @@ def test_what_is_left_of_the_disk_is_the_runs_own(small_disk: Path, tmp_path: Pa
         other.write(bytes(free - 2 * size + 8192))  # a copy would fit, and take more than half of what is left
     around = live.SnapshotTaker(run)
     [said] = told(around)
-    assert said.startswith("note: no more calls around findings are copied: it would take ")
+    assert said.startswith("note: Weft copies no more calls around findings: it would take ")
     assert "left, which the run may need" in said
     assert around.over and snapshots.list_snapshots(run) == [] and not (run / "around").exists()
     (small_disk / "other").unlink()
@@ -141,7 +141,10 @@ def test_a_disk_that_fills_while_it_is_copied_is_told(
     assert said[0] == said[1] == said[3] == []
     [note] = said[2]
     assert note.startswith("note: what looked like a finding at early.py:1")
-    assert "is in none of 3 copies of the record, so Weft gives it up: [Errno 28] No space left on device" in note
+    assert (
+        "is in none of 3 copies of the record, so Weft no longer looks for it: [Errno 28] No space left on device"
+        in note
+    )
     assert list(small_disk.iterdir()) == [small_disk / "other"]
 
 
@@ -167,7 +170,7 @@ def test_what_is_in_none_of_three_copies_is_given_up_and_told(
     [note] = said[2]
     assert note == (
         "note: what looked like a finding at early.py:1 [message-race] is in none of 3 copies of the record, so Weft "
-        "gives it up: "
+        "no longer looks for it: "
         "its calls were dropped before they could be copied"
     )
     assert snapshots.list_snapshots(run) == [] and not (run / "around").exists() and not around.over

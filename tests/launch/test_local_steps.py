@@ -68,7 +68,7 @@ def test_hosts_without_a_common_directory_keep_what_they_have_and_say_how_to_gat
     for host, ranks in (("a", "ranks 0 and 1"), ("b", "ranks 2 and 3")):
         place = hosts.home / "weft-runs" / "step-1"
         assert f"weft: host {host} has {ranks} of 4 in {place}, which the other hosts do not see" in done.stderr
-        assert f"this one by `scp -r {host}:{place} {host}`" in done.stderr
+        assert f"this one with `scp -r {host}:{place} {host}`" in done.stderr
         with (tmp_path / f"{host}.tar").open("wb") as file:
             subprocess.run([*hosts.enter(host), "tar", "-c", "-C", place, "."], stdout=file, check=True)
         (tmp_path / host).mkdir()

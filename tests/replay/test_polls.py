@@ -70,7 +70,7 @@ def test_a_demand_point_and_a_breakpoint_stop_where_either_does(farm: Farm) -> N
     done = farm.replay("--until", f"0:{last}", "--break", f"1:{send}")
     assert (done.returncode, stands(done.stderr, 1)) == (0, [send]), done.stderr
     assert f"event {last} of rank 0, barrier at polls.c" in done.stderr
-    assert "comes after another stop" in done.stderr
+    assert "comes after another place at which the replay stops" in done.stderr
     alone = farm.replay("--until", "0:4", "--break", "1:9")
     assert (alone.returncode, stands(alone.stderr, 0)) == (0, [4]), alone.stderr
 
@@ -80,7 +80,7 @@ def test_a_call_that_is_no_communication_is_named(farm: Farm) -> None:
     done = farm.replay("--until", "0:1")
     assert (done.returncode, stands(done.stderr, 0)) == (0, [3])
     assert "event 1 of rank 0, comm_rank at polls.c" in done.stderr
-    assert "the rank stopped before the next call where it can" in done.stderr
+    assert "the rank stopped before the next call at which a replay can stop" in done.stderr
 
 
 @pytest.mark.matrix
@@ -104,4 +104,4 @@ def test_a_limit_ends_a_replay_and_says_where_it_was(farm: Farm) -> None:
     assert (held.returncode, stands(held.stderr, 0)) == (0, [4]), held.stderr
     cut = farm.replay("--timeout", "0.001")
     assert cut.returncode == 5, cut.stderr
-    assert "the replay was ended after 0.001 seconds (--timeout), and no rank had initialised MPI" in cut.stderr
+    assert "Weft ended the replay after 0.001 seconds (--timeout), before any rank had initialised MPI" in cut.stderr

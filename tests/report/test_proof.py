@@ -49,7 +49,7 @@ def test_every_format_has_the_proof_where_it_was_asked_for(tmp_path: Path) -> No
     context = AnalysisContext(racing())
     plain = run_analyses(context.trace, context=context)
     report = add_proofs(context, plain)
-    sentence = "rank 2 sends in its call 0; by then it knows of 0 finished calls of rank 0"
+    sentence = "when rank 2 sends in its call 0, it knows of 0 finished calls of rank 0"
     for told, there in ((plain, False), (report, True)):
         text = "\n".join(line for line, _ in _report_blocks(context.trace, told, {}))
         assert (sentence in text) == there

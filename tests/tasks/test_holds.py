@@ -204,7 +204,7 @@ def test_an_untied_task_on_the_heap_is_held_where_it_would_go_on(build: Build) -
             if not suspended:
                 continue
             held = suspended[0]
-            assert "is held on the heap" in s.do(f"hold {held}")["text"]
+            assert "is held in the queue" in s.do(f"hold {held}")["text"]
             stop = s.do("continue")
             assert stop["why"] == "stuck", stop
             assert f"while task {held} is held" in stop["text"]

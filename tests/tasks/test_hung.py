@@ -42,13 +42,14 @@ asyncio.run(main())
 @pytest.mark.parametrize(("what", "lines", "waits"), [
     ("queue", [r"^nothing can happen any more: task 2 \(consumer\) waits at hung.py:29 for Queue jobs, get: empty; "
                r"no task reaches jobs.put at hung.py:36 or jobs.put at hung.py:38; "
-               r"who else has it: task 1 waits at hung.py:45"],
+               r"other tasks that refer to it: task 1 waits at hung.py:45"],
      {"consumer": ("queue", "jobs, get: empty")}),
     ("pool", [r"^nothing can happen any more: task 2 \(nested\) waits at hung.py:21 for Semaphore self.free, "
               r"no place left; "
               r"task 2 \(nested\) is inside of it already"],
      {"nested": ("semaphore", "self.free, no place left")}),
-    ("event", [r"task 2 \(one\) waits at locks.py:\d+ for Event ready, not set; who else has it: task 1 waits at"],
+    ("event", [r"task 2 \(one\) waits at locks.py:\d+ for Event ready, not set; other tasks that refer to it: task "
+        r"1 waits at"],
      {"one": ("event", "not set")}),
     ("lock", [r"task 1 waits at hung.py:70 for Lock guard; task 2 \(keeper\) took it and ended without releasing it"],
      {None: ("lock", "guard")}),

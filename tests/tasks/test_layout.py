@@ -42,7 +42,7 @@ def memory(head: bytes, *, slabs: int = 1, worker: bytes = bytes(40), slab: byte
 
 
 def test_a_slab_that_is_there_again_and_again_takes_no_memory_without_end() -> None:
-    with pytest.raises(DebuggerError, match="tasks that live, or is damaged"):
+    with pytest.raises(DebuggerError, match="living tasks, or is damaged"):
         read_records(memory(table(SLABS), slabs=SLABS), BASE)
     assert len(read_records(memory(table(2), slabs=2), BASE)[0]) == 2 * SLAB < MOST
 

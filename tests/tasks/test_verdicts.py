@@ -36,10 +36,12 @@ HANGS = {
     "callback_from_thread": (
         "the loop sleeps although the callback Event.set is ready", f"loop.call_soon at {at('else loop.call_soon)')}"),
     "dead_consumer": (
-        f"nothing can happen any more: task 1 waits at {at('await jobs.join()')} for Queue jobs, join: 2 not done; "
-        f"task 2 (consumer), which had it, died of ZeroDivisionError: division by zero at {at('10 / (item - 1)')}",),
+        f"nothing can happen any more: task 1 waits at {at('await jobs.join()')} for Queue jobs, join: 2 items not "
+        f"done; "
+        f"task 2 (consumer), which referred to it, died of ZeroDivisionError: division by zero at "
+        f"{at('10 / (item - 1)')}",),
     "dead_setter": (
-        f"for Event ready, not set; task 2 (connection), which had it, died of OSError: no route to host at "
+        f"for Event ready, not set; task 2 (connection), which referred to it, died of OSError: no route to host at "
         f"{at('raise OSError')}",),
     "dead_callback": ("for Future reply; the callback", "died of ValueError", f"at {at('reply.set_result(int')}"),
     "base_exception": (
@@ -48,8 +50,8 @@ HANGS = {
 }  # fmt: skip
 """Programs that hang, and what the first line says of them."""
 LOGGED = {
-    "dead_consumer": (f"no task reaches jobs.task_done at {at('jobs.task_done()')}; no other task has it",),
-    "dead_callback": ("for Future reply; no other task has it",),
+    "dead_consumer": (f"no task reaches jobs.task_done at {at('jobs.task_done()')}; no other task refers to it",),
+    "dead_callback": ("for Future reply; no other task refers to it",),
 }
 """What is said instead of programs whose error asyncio has logged before Weft comes."""
 DELAYS = {
@@ -73,10 +75,11 @@ REPORTED = PROGRAM.with_name("reported.py")
 REPORTS = {
     "lock_in_lock": ("task 2 (request) waits at", "self.lock"),
     "dead_writer": ("(sender) waits at", "for Queue self.frames, put: full, 2 in it;",
-                    "(writer), which had it, died of ConnectionResetError: maintenance at"),
+                    "(writer), which referred to it, died of ConnectionResetError: maintenance at"),
     "nested_jobs": ("(listener) waits at", "for Semaphore places, no place left; task", "are inside of it"),
     "blocked_executor": ("asyncio.run is ending and waits for thread work", "(Queue.get), which is at", "(get: empty)"),
-    "skipped_task_done": ("for Queue calls, join: 1 not done, all taken from it; who else has it: task 2 (worker)",),
+    "skipped_task_done": ("for Queue calls, join: 1 item not done, all taken from the queue; other tasks that refer "
+        "to it: task 2 (worker)",),
     "silent_server": ("the loop is blocked for", "by task 1 at", "inside urlopen, which waits there without `await`"),
     "full_pipe": ("task 1 waits at", "for process", "whose stdout nobody reads"),
     "ignored_timeout": ("(reader) caught its cancellation at", "and went on"),

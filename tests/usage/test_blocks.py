@@ -26,5 +26,5 @@ def test_a_subarray_is_the_same_with_small_and_with_large_counts() -> None:
 
 
 def test_what_cannot_make_a_subarray_is_none() -> None:
-    with pytest.raises(ValueError, match="is not what makes a subarray"):
+    with pytest.raises(ValueError, match="are not the arguments of a subarray"):
         read_subarray((2, 6, 4, 7, 4, 0, 0, 56))

@@ -127,7 +127,7 @@ def test_blocks_that_are_too_many_to_be_kept_are_said_to_be_left_out_once() -> N
     for apart in (4, 12):
         (found,) = sent_twice(lambda r: (irregular(r, MOST_PARTS + 1), 1), apart)
         assert (found.severity, found.certainty) == ("note", "undecided")
-        assert "have more blocks than Weft looks at: whether it shares bytes" in found.message
+        assert "have more blocks than Weft looks at, so Weft does not know whether it shares bytes" in found.message
 
 
 def one_sided(disp: int, count: int) -> list[str]:

@@ -20,14 +20,14 @@ WRONG = {
     "[loop]\nx = 3": '[loop]: write [loop."x"]',
     "[loop.x]\nabsolute = 1": "[loop.\"x\"]: 'absolute' is not a setting",
     '[loop.x]\niterations = "5:2"': "iterations = '5:2' selects no iteration",
-    '[loop.x]\niterations = "a"': "iterations = 'a' is not first:last:step",
+    '[loop.x]\niterations = "a"': "iterations = 'a': write first:last:step",
     "[probe.x]\nevery = 0": "every = 0 is not a number of 1 or more",
-    '[probe.x]\nranks = "1;2"': "ranks = '1;2' is not a list of ranks",
+    '[probe.x]\nranks = "1;2"': "ranks = '1;2': write a list of ranks",
     "[probe.x]\nrelative = -1": "relative = -1 is not a number of 0 or more",
-    '[probe.x]\nnan = "no"': "nan = 'no' is not equal or different",
-    'limit = "much"': "limit = 'much' is not a size",
+    '[probe.x]\nnan = "no"': "nan = 'no': write equal or different",
+    'limit = "much"': "limit = 'much': write a size",
     "level = ": "is not TOML",
-    '[probe."a\\tb"]': "holds a tab or a line's end",
+    '[probe."a\\tb"]': "contains a tab or a line break",
 }
 
 

@@ -71,7 +71,9 @@ def test_another_version_is_refused(version: bytes, said: str, whole: bytes, tmp
 
 def test_a_record_of_a_kind_that_there_is_not_is_damage(whole: bytes, tmp_path: Path) -> None:
     trace = opened(tmp_path, whole[:VALUES_PAGE] + b"\x63" + whole[VALUES_PAGE + 1 :])
-    assert trace.problems == [f"rank 0: a.values is damaged from byte {VALUES_PAGE:,} on: what comes before is read"]
+    assert trace.problems == [
+        f"rank 0: a.values is damaged from byte {VALUES_PAGE:,} on: Weft reads only what comes before"
+    ]
 
 
 def test_a_run_without_values_says_what_is_missing(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def describe_endings(core_files: Sequence[Core], stacks_by_rank: Mapping[int, Ra
     if len(ends) > MOST:
         yield f"others ended at {len(ends) - MOST} more places: see the tree"
     if cut := sorted(core.rank or 0 for core in core_files if core.cut):
-        yield f"{rank_words(cut)}: the core file is cut short (ulimit -c, a full disk), so that frames may be missing"
+        yield f"{rank_words(cut)}: the core file is cut short (ulimit -c, a full disk), so frames may be missing"
 
 
 def describe_signal_origin(core: Core, rank_stacks: RankStacks) -> str:

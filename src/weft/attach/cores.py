@@ -103,7 +103,7 @@ def read_core(path: Path) -> Core:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except (struct.error, ValueError, KeyError, OverflowError, StopIteration) as error:
-        raise UsageError(f"{path}: a damaged core file, or not one of Linux") from error
+        raise UsageError(f"{path} is damaged, or is not a core file of Linux") from error
 
 
 def _read_open_core(path: Path, file: IO[bytes]) -> Core:
@@ -111,7 +111,10 @@ def _read_open_core(path: Path, file: IO[bytes]) -> Core:
     head = file.read(64)
     for magic, name in PACKED.items():
         if head.startswith(magic):
-            raise UsageError(f"{path} is packed by {name}: unpack it first (of systemd: coredumpctl dump PID -o FILE)")
+            raise UsageError(
+                f"{path} is compressed with {name}: decompress it first (core dumps that systemd "
+                f"keeps: coredumpctl dump PID -o FILE)"
+            )
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", head, 16)[0] != ET_CORE:
         raise UsageError(f"{path} is not a core file of a 64-bit program")
     segments = list(_read_segments(file, head))

@@ -177,7 +177,7 @@ class Dump:
             if time.monotonic() < self._limit:
                 return None
             self.end()
-            return f"py-spy did not end within {SECONDS:.0f} seconds"
+            return f"py-spy gave no stacks within {SECONDS:.0f} seconds"
         said, complaint = map(read_and_close, self._into)
         if status == 0:
             return {int(one["os_thread_id"] or 0): parse_frames(one["frames"]) for one in json.loads(said)}

@@ -74,7 +74,7 @@ def load_core(program: str, *core_names: str) -> str:
     problem = ""
     try:
         if re.search(r"[\x00-\x1f\x7f]", program + core_names[-1]):  # gdb takes each line for a command
-            return f"a name with a control character is not handed to gdb: {program!r}, {core_names[-1]!r}"
+            return f"Weft gives gdb no file name that has a control character: rename {program!r} or {core_names[-1]!r}"
         gdb.execute(f"file {program}", to_string=True)
     except gdb.error as error:
         return str(error)

@@ -198,7 +198,7 @@ def explain_shared_memory_crash(bus_error: bool) -> str:
         return f"{told.lack} ({told.remedy})"
     held = os.statvfs(SHARED)
     if bus_error and (size := held.f_blocks * held.f_frsize) < CRAMPED:
-        return f"{SHARED} holds {size >> 20} MiB, and where it is full ranks get a bus error ({LARGER})"
+        return f"{SHARED} holds {size >> 20} MiB; when it is full, ranks get a bus error ({LARGER})"
     return ""
 
 

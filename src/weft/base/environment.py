@@ -105,15 +105,15 @@ PREFIX: Final = "WEFT_INTERNAL_"
 INTERNAL: Final = {
     "RUN": "the run's directory, for the recorder",
     "LEVEL": "the level of the record",
-    "BUFFERS": "how pending buffers are looked at: all of each",
+    "BUFFERS": "whether to check the whole of each pending buffer",
     "HASH": "that messages are hashed",
-    "KEEP": "of the last how many nanoseconds calls are kept",
-    "PATIENT": "that the program waits for a slow disk",
+    "KEEP": "for how many nanoseconds calls are kept",
+    "PATIENT": "whether the program waits for a slow disk",
     "REPLAY": "the folder with the ranks' parts of a replay",
     "AGENT": "the folder in which ranks of a replay meet a debugger",
     "SPAWN": "which call spawned this world of processes",
     "PVM_RANK": "the rank of a task of PVM",
-    "PVM_JOIN": "that a run is on the user's own virtual machine of PVM",
+    "PVM_JOIN": "whether a run uses the user's own virtual machine of PVM",
     "PVM_PRELOAD": "what tasks of PVM preload",
     "PVM_GROUPS": "that a program uses PVM's groups",
     "VALUES": "the folder for values of probes",
@@ -130,9 +130,9 @@ INTERNAL: Final = {
     "CHECK_TRACE": "the folder of libraries for values of a checked program",
     "CHECK_TURNS": "how many processors take turns",
     "CHECK_ACCESSES": "which accesses are kept with the values",
-    "SECRET": "by what hosts of a run know each other",
+    "SECRET": "the secret by which the hosts of a run know each other",
     "TRIAL": "which trial of messages between hosts a process belongs to",
-    "CACHE_TOLD": "of which cache it was said that it is not used",
+    "CACHE_TOLD": "the cache of which Weft has already said that it is not used",
 }
 """Those that Weft sets for its own processes, after the prefix: nobody else is to set or read them."""
 

@@ -29,7 +29,7 @@ def read_memory_map(pid: int, asked: str = "") -> str:
     except (FileNotFoundError, ProcessLookupError) as error:
         raise UsageError(f"{asked}: there is no such process") from error
     except PermissionError as error:
-        raise UsageError(f"{asked}: it belongs to another user: run Weft as that user, or as root") from error
+        raise UsageError(f"{asked} belongs to another user: run Weft as that user, or as root") from error
 
 
 def is_python(pid: int, asked: str = "") -> bool:

@@ -46,9 +46,9 @@ class CheckResult:
 
     @property
     def ending(self) -> str:
-        """Return how the program ended, as a phrase such as `finished` or `the program was cut off`."""
+        """Return how the program ended, as a phrase such as `finished` or `Weft ended the program`."""
         if self.cut_off:
-            return "the program was cut off"
+            return "Weft ended the program"
         if self.status < 0:
             return f"the program ended by {signal.Signals(-self.status).name}"
         return f"the program exited with {self.status}" if self.status else "finished"
@@ -98,11 +98,14 @@ def _describe_problems(
     """Yield sentences on what makes a check's result incomplete, and the notes of its front end."""
     if outcome.ended.cut_off:
         yield (
-            f"the program was ended after {request.timeout or 0:g} s (--timeout): what it would have done later is "
+            f"Weft ended the program after {request.timeout or 0:g} s (--timeout): what it would have done later is "
             f"not checked"
         )
     elif outcome.ended.status:
-        yield "the program failed: what it would have done later is not checked"
+        yield (
+            "the program failed (if it needs arguments, give them after --): what it would have done later is not "
+            "checked"
+        )
     if seen.full_stack:
         yield messages.STACK_FULL.format(size=seen.full_stack)
     yield from outcome.notes

@@ -75,7 +75,7 @@ def _describe_empty_replay(trace: Trace, session: Replay, job: Job, args: argpar
     """Return the lines and the exit status for a replay in which no rank was recorded."""
     entered = trace.system.entered
     if session.result is Result.TIMED_OUT:
-        text = f"the replay was ended after {args.timeout:g} seconds (--timeout), and no rank had {entered}"
+        text = f"Weft ended the replay after {args.timeout:g} seconds (--timeout), before any rank had {entered}"
         return [text], LEFT_STATUS
     status = job.process.shell_status
     said = f"nothing was replayed: the program ended with status {status} before it had {entered}"

@@ -61,7 +61,7 @@ def _open_together(workers: Team, given: Path | None) -> Trace | WeftError:
     if trace is not None and not any(errors):
         wrong = find_differences(workers, trace)
     else:
-        wrong = [f"worker {n} of {workers.size} cannot open it: {why}" for n, why in enumerate(errors) if why]
+        wrong = [f"worker {n} of {workers.size} cannot open the run: {why}" for n, why in enumerate(errors) if why]
     if trace is not None and not wrong:
         return trace
     return failed or WeftError(

@@ -128,12 +128,12 @@ def _report_comparison(
 
     write_each_format(args, write)
     if stopped:
-        say("Weft stopped the run on processors at the first value that differs")
+        say("Weft stopped the run on simulated processors at the first value that differs")
     if stopped or compared.found or (compared.parting is not None and made.ended[1].status == 0):
         return DIFFERENT_STATUS
     for which, ended in zip(("without directives", "on processors"), made.ended, strict=True):
         if ended.status or ended.cut_off:
-            say(f"the run {which} did not end well (status {ended.status}): what it did not compute is not compared")
+            say(f"the run {which} failed (status {ended.status}): values that it did not compute are not compared")
             return UNENDED_STATUS
     return 0 if compared.alike else DIFFERENT_STATUS
 
@@ -142,7 +142,10 @@ def _comparison_lines(compared: ValueComparison, made: TracedRuns, paths: list[P
     """Return the comparison as lines of text, with what was compared and where both runs are."""
     from weft.compare.values.report import render_values
 
-    head = f"compared: the program without its directives, and the program on {made.processors} processors in turn"
+    head = (
+        f"compared the program without its directives with the program on each of {made.processors} simulated "
+        f"processors"
+    )
     again = (
         f"both runs are in {shorten_path(paths[0])} and {shorten_path(paths[1])}; `weft compare` compares them again"
     )

@@ -82,7 +82,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `weft compare`: print where two runs differ first, or show it; return the exit status."""
     if args.bisect and (args.view or args.calls or args.format != "text"):
-        raise UsageError("--bisect is about values, in text: leave out --view, --calls and --format")
+        raise UsageError("--bisect compares values and prints text: leave out --view, --calls and --format")
     if args.debug and (args.view or args.format != "text"):
         raise UsageError("--debug opens a prompt: leave out --view and --format")
     if args.view:

@@ -79,7 +79,7 @@ def listen_on_port(number: int) -> int:
     with listener.listen_on_port(number) as server:
         print(f"weft dap listens on 127.0.0.1:{server.getsockname()[1]}", flush=True)
         if not given:
-            print(f'the editor sends with launch: "secret": "{secret}"', flush=True)
+            print(f'put this into the launch configuration of the editor: "secret": "{secret}"', flush=True)
         listener.serve_connections(server, lambda wire: serve_session(wire, secret))
     return 0
 

@@ -45,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
         raise WeftError(f"the demo did not show its deadlock (status {status}): see `weft doctor`")
     before, diagnosis = split_at_error(said)
     print(diagnosis.rstrip("\n"))
-    print(f"\nThat was {shorten_path(wrong)}, which hangs, run by\n\n{command_line(wrong)}\n{before}", end="")
+    print(
+        f"\nThat was {shorten_path(wrong)}, a program that hangs, run with\n\n{command_line(wrong)}\n{before}", end=""
+    )
     print(f"\nIts corrected twin, {shorten_path(right)}:\n\n{command_line(right)}", flush=True)
     status, said = record_example(right)
     print(said, end="")

@@ -184,7 +184,7 @@ def run_variants(search: Search, budget: float) -> str:
 
 def show_progress_of(advance: Callable[[float, str], None], search: Search, share: float) -> None:
     """Update the progress bar."""
-    advance(min(share, 1.0), f"exploring: {len(search.outcomes)} outcomes, {search.left} to look at")
+    advance(min(share, 1.0), f"exploring: {len(search.outcomes)} outcomes, {search.left} still to run")
 
 
 def write_explored(trace: Trace, explored: Explored, search: Search, runs: ReplayRuns) -> None:
@@ -227,7 +227,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
         explored.ended
     ]
     if explored.cut_off and explored.ended == "all":
-        how = f"{len(explored.cut_off)} more could not be run to the end"
+        how = f"{len(explored.cut_off)} more did not run to their end"
     print(f"{shorten_path(trace.path)}: {tried}: {how}")
     if explored.left and explored.ended != "all":
         print(f"at most {explored.left} more are left: the same command continues with them")
@@ -253,7 +253,10 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
         print(f"{line}: {label}{more}")
     print_cut_off_variants(trace, explored)
     if explored.unknown:
-        print(f"not varied: {explored.unknown} requests of collectives, files and other operations without messages")
+        print(
+            f"not varied: the order in which {explored.unknown} requests of collectives, files and other operations "
+            "without messages complete"
+        )
     for text in explored.unvaried.describe():
         print(text)
 

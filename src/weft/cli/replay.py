@@ -315,8 +315,9 @@ def make_single_host_command(trace: Trace, command: list[str]) -> list[str]:
     programs = dict.fromkeys(program for program in parse_launcher_line(command).programs if program)
     if len(programs) != 1:
         raise WeftError(
-            f"{trace.path} was recorded with --local on several hosts, from a command line of several programs, and "
-            "the replay runs on one host: give that command line after --, without its hosts"
+            f"{trace.path} was recorded with --local on several hosts, and its command line starts several "
+            f"programs. The replay runs on this host only: give that command line after --, without the options "
+            f"that name hosts"
         )
     hosts = sorted(str(one["host"]) for one in gathered_hosts(trace))
     say(

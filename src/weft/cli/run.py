@@ -486,13 +486,15 @@ def report_part(job: Job, shared_run: SharedRun, args: argparse.Namespace) -> in
     host, place = os.uname().nodename, job.run.path
     ranks = rank_words(sorted({*range(shared_run.step.size)} - {*shared_run.absent_ranks}))
     why = (
-        f"the records of {ranks} of {shared_run.step.size} are in {place} on host {host}, which the other hosts do "
+        f"the records of {ranks} (of {shared_run.step.size} ranks) are in {place} on host {host}, which the other "
+        f"hosts do "
         "not see; Weft does not analyse a part of a run"
     )
     problem = resolve_call_sites(job, args)
     job.run.write()
     say(why)
-    say(f"gather: copy each host's folder to one place, this one by `scp -r {host}:{place} {host}`, and there: "
+    say(f"to analyse it, copy each host's folder to one place (this one with `scp -r {host}:{place} {host}`) and "
+        f"run there: "
         f"`weft gather {place.name}-whole {host} ...` with all of them. {shared_run.remedy}")  # fmt: skip
     if problem is not None:
         say(problem)
@@ -508,7 +510,9 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
     place = shorten_path(job.run.path)
     if job.hosts is not None:
         finish_hosts(job, job.hosts)
-        say(f"the records of its hosts may still be there, in {job.run.facts['local']}: weft gather {place}")
+        say(
+            f"the hosts may still have their records, in {job.run.facts['local']}; to collect them: weft gather {place}"
+        )
     elif remote_hosts.may_use_other_hosts(plan.line):
         say(f"{place} has no records yet; if other hosts have some, add their folders: weft gather {place} FOLDER...")
     else:
@@ -793,7 +797,7 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
         write_output_files(args, context, report)
     except KeyboardInterrupt:
         say(
-            "the analysis was interrupted, the record is complete; to analyse it: weft report "
+            "the analysis was interrupted, but the record is complete: analyse it with weft report "
             f"{shorten_path(job.run.path)}"
         )
         raise

@@ -129,9 +129,9 @@ def remove_run(path: Path) -> None:
 
     facts = read_own_facts(path)
     if facts is None or facts.get("schema") != SCHEMA:
-        raise NoRunError(f"{path} is not a run of yours: nothing is removed")
+        raise NoRunError(f"{path} is not a run of yours, so Weft removed nothing")
     if facts.get("ended") == "running" and may_be_recorded(path):
-        raise WeftError(f"{path} is being recorded: end it first")
+        raise WeftError(f"{path} is still being recorded: end that run first")
     try:
         shutil.rmtree(path)
     except OSError as error:

@@ -51,7 +51,8 @@ def _render_differences(contents: ContentComparison, comparison: Comparison) -> 
             yield f"    the last content of {rank_words([one.rank])} that is as in the reference: {last}"
     if not contents.first:
         yield (
-            "the contents of messages differ only where a receive took another message, or the sent message has no hash"
+            "the contents of messages differ only where a receive took another message, or where the sender "
+            "recorded no hash"
         )
     all_of_them = plural(contents.compared, "content")
     yield f"in all, {contents.differing:,} of {all_of_them} differ ({rank_words(contents.ranks)})"
@@ -97,9 +98,9 @@ def _describe_message_end(content: MessageContent, match: Match) -> str:
     ]
     other = others[0] if others else "no rank in the record"
     if content.sent:
-        return f"on the sender: it was computed there, and sent to {other}"
-    changed = "changed on its way, or in the receive buffer before the receive completed"
-    return f"on the receiver: {other} sent the same as in the reference, and it {changed}"
+        return f"the difference arose on rank {content.rank}, which sent the message to {other}"
+    changed = "changed on its way, or in the receive buffer before the receive was complete"
+    return f"{other} sent the same as in the reference: the message {changed}"
 
 
 def _read_both_contents(content: MessageContent, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
@@ -153,7 +154,7 @@ def _explain_by_order(content: MessageContent, comparison: Comparison, distances
             if np.all(distances <= made[1]):
                 return "another order of the same operation explains the difference: it is rounding, not an error"
             return "no order of the members' values explains the difference: it is not rounding"
-    return "the values of all members are not recorded, so whether another order explains the difference is unknown"
+    return "not every member's values were recorded, so Weft cannot tell whether another order explains the difference"
 
 
 def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[str, Any] | None:

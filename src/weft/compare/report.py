@@ -188,7 +188,8 @@ def _argument_text(event: Event, handle: str | None, value: Any) -> str:
 
 ENDED: Final = {
     "finished": "it finished", "crashed": "it crashed", "deadlock": "it stopped in a deadlock",
-    "killed": "it was killed", "interrupted": "it was interrupted", "running": "it is still running, or was cut off",
+    "killed": "it was killed", "interrupted": "it was interrupted", "running": "it is still running, or its record "
+        "is cut off",
 }  # fmt: skip
 
 

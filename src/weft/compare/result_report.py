@@ -71,8 +71,8 @@ def render_results(results: ResultComparison, comparison: Comparison) -> list[st
     """Return report lines on results: the first that differs, how many differ in all, and what is rounding."""
     sizes = [len(side.trace.ranks) for side in (comparison.before, comparison.after)]
     found = [
-        f"the reference has {plural(sizes[0], 'rank')} and the run {sizes[1]}: what is compared are the results of "
-        "reductions and broadcasts over all ranks, not what each rank does"
+        f"the reference has {plural(sizes[0], 'rank')} and the run {sizes[1]}: Weft compares only the results of "
+        f"reductions and broadcasts over all ranks, not what each rank does"
     ]
     if not results.compared:
         return [*found, "nothing was compared: the runs have no result of a reduction or broadcast in common"]

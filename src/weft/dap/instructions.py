@@ -64,14 +64,16 @@ class InstructionReferences:
         """Return the module of a reference and the offset in it. UsageError if no such reference was made."""
         found = self._known.get(int(reference, 0))
         if found is None:
-            raise UsageError(f"{reference}: Weft has given no instruction of a rank this address")
+            raise UsageError(f"{reference}: this is not the address of an instruction that Weft has shown")
         return found
 
     def _hand(self, rank: int) -> NativeHand:
         """Return the debugger of a native rank. DebuggerError for a rank in Python."""
         hand = self._debugger.hand(rank)
         if not isinstance(hand, NativeHand):
-            raise DebuggerError(f"rank {rank} is Python: it has no instructions of its own")
+            raise DebuggerError(
+                f"rank {rank} runs Python: only ranks of C, C++ and Fortran have machine instructions to show"
+            )
         return hand
 
     def _instruction_to_json(self, rank: int, row: Instruction | None, near: int) -> dict[str, Any]:

@@ -224,7 +224,7 @@ class Session:
             return "pause", text
         for row in rows.values():
             if row["state"] == "diverged":
-                return "exception", f"rank {row['rank']} no longer does what its record says"
+                return "exception", f"rank {row['rank']} no longer follows its record"
         if "signal" in focus:
             return "exception", f"{focus['signal']} on rank {focus['rank']}"
         if answer.get("waiting"):

@@ -51,9 +51,9 @@ class Wire:
             try:
                 message = json.loads(body)
             except (ValueError, RecursionError) as error:
-                raise WireError(f"a message that is not JSON: {error}") from error
+                raise WireError(f"the editor sent a message that is not JSON: {error}") from error
             if not isinstance(message, dict):
-                raise WireError("a message that is not an object")
+                raise WireError("the editor sent a message that is not a JSON object")
             yield message
 
     def _read_header(self) -> int | None:
@@ -64,7 +64,9 @@ class Wire:
             if not name:
                 return self._parse_length(found)
             if name.lower() not in HEADERS or name.lower() in found:
-                raise WireError(f"no header of the Debug Adapter Protocol: {name[:60]!r}")
+                raise WireError(
+                    f"the editor sent a header that is not one of the Debug Adapter Protocol: {name[:60]!r}"
+                )
             found[name.lower()] = value.strip()
         return None
 
@@ -72,9 +74,9 @@ class Wire:
         """Return the number in the field Content-Length. WireError if the field is missing or is not a valid length."""
         length = headers.get("content-length")
         if length is None:
-            raise WireError("a header without Content-Length")
+            raise WireError("the editor sent a header without Content-Length")
         if not length.isdigit() or int(length) > self.max_bytes:
-            raise WireError(f"{length[:60]!r} is not the length of a message")
+            raise WireError(f"the editor sent Content-Length {length[:60]!r}, which is not a valid length")
         return int(length)
 
     def send(self, kind: str, **fields: Any) -> None:

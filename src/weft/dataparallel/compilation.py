@@ -293,8 +293,8 @@ def _format_first_error(output: str, original: Path, folder: Path) -> str:
         chosen = os.environ.get(variable, "")
         if "mpi" in chosen:
             return (
-                f"{text}; the MPI behind {variable}={chosen} has none for this compiler: set {variable} to the wrapper "
-                f"of another MPI"
+                f"{text}; the MPI behind {variable}={chosen} does not fit this compiler: set {variable} to "
+                f"the wrapper of another MPI"
             )
         wrappers = "FC=mpifort" if fortran else "CC=mpicc CXX=mpicxx"
         return f"{text}; compile it with MPI's wrapper: {wrappers} weft check ..., or {_BUILD.format(wrapper)}"

@@ -65,9 +65,10 @@ PARAMETERS: Final = {
     "on": "{start} is to run on index {value} of dimension {dimension} of {name}, which goes over {low}..{high}",
     "align": "{start} puts an element of {name} on index {value} of dimension {dimension} of its target, which goes "
     "over {low}..{high}",
-    "genblock": "{start} gives dimension {dimension} of {name} blocks of {value} elements in all; it has {high}",
+    "genblock": "{start} gives dimension {dimension} of {name} blocks of {value} elements in total; that dimension "
+    "has {high}",
     "across": "{start} names edges of {value} in dimension {dimension} of {name}, whose shadow edge is {high} wide",
-    "task": "{start} names task {value} of {name}, which has {low}..{high}",
+    "task": "{start} names task {value} of {name}, which has tasks {low}..{high}",
 }
 """What is said of a number of a directive that does not fit what was declared."""
 

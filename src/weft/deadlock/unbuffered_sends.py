@@ -66,7 +66,7 @@ class Constraints:
         place = np.zeros(len(self.first) - 1, np.int64)
         rows = (self.first, self.at, self.target, self.value)
         if progress.kernel().weft_run_progress(len(place), *rows, len(self.size), self.size, place):
-            raise MemoryError("no memory to run the record again")
+            raise MemoryError("not enough memory to find the sends that need a buffer")
         return place
 
 
@@ -247,7 +247,7 @@ def _run_kernel(given: progress.Matched, to: progress.Constraints, work: int) ->
     cuts = [ranks * k // count for k in range(count + 1)]
     make = progress.kernel().weft_make_constraints
     if any(run_in_threads(count, lambda k: make(given, cuts[k], cuts[k + 1], to), range(count))):
-        raise MemoryError("no memory to run the record again")
+        raise MemoryError("not enough memory to find the sends that need a buffer")
 
 
 # What stands still

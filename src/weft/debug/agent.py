@@ -196,7 +196,7 @@ class Agent:
         """
         frames = self.frames()
         if not frames:
-            raise LookupError("the rank executes no line of Python now")
+            raise LookupError("the rank is at no line of the Python program now")
         return frames[min(level, len(frames) - 1)]
 
     def do_print(self, text: str, level: int = 0, form: str = "") -> dict[str, Any]:

@@ -46,7 +46,7 @@ class NotAgain(WeftError):
                 f"calls of {system} the program does not do the same each time (threads, time, addresses?)"
             )
         else:
-            super().__init__(f"{lost}, though all replays took the same way: use `prev event` to go back call by call")
+            super().__init__(f"{lost}, though all replays took the same path: use `prev event` to go back call by call")
 
 
 def find_difference(tallies: Sequence[Tally]) -> tuple[int, int] | None:

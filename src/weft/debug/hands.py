@@ -284,7 +284,9 @@ class PythonHand:
         try:
             connect_unix_socket(self._socket, path)
         except OSError as error:
-            raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
+            raise DebuggerError(
+                f"Weft's agent in the rank does not answer ({error.strerror}): `restart` begins again"
+            ) from error
         self._buffer = b""
         self._id = 0
 
@@ -389,7 +391,9 @@ class PythonHand:
     def replace_breakpoints(self, points: Sequence[Point]) -> None:
         """Make `points` the breakpoints of the rank."""
         if any(point.function.startswith("*") for point in points):
-            raise DebuggerError("only native ranks have instructions to show, and this one is Python")
+            raise DebuggerError(
+                "this rank runs Python: only ranks of C, C++ and Fortran have machine instructions to show"
+            )
         self._request("break", places=[point.as_dict() for point in points])
 
     def step(self, how: str) -> None:

@@ -104,7 +104,10 @@ class Looks:
         row = self._standing.describe_thread(self._standing.focus)
         call = row.get("next") or row.get("call") or row.get("last") or {}
         if not call.get("file") and not quiet:
-            raise UsageError(f"the source line at which rank {self._standing.focus} is stopped is unknown")
+            raise UsageError(
+                f"Weft does not know the source line at which rank {self._standing.focus} is stopped: "
+                f"compile with -g, or name one (list FILE:LINE)"
+            )
         return str(call.get("file") or ""), int(call.get("line") or 0)
 
     def _source(self, name: str) -> str:

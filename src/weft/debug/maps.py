@@ -69,7 +69,9 @@ class Maps:
         else:
             raise DebuggerError(f"the rank has loaded no file {name} so far: check the name, or try again later")
         if NOT_THE_PROGRAM.search(found[0]):
-            raise DebuggerError(f"ranks stop in code of the program only, and {name} is a library of the system")
+            raise DebuggerError(
+                f"breakpoints work only in the program's own code, and {name} is a library of the system"
+            )
         address = self._bases[found[0]] + int(offset, 0)
         if self.module(address) != found[0]:
             raise DebuggerError(f"{name} ends before that")

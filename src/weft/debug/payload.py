@@ -144,7 +144,7 @@ def _datatype_blocks(
         return ((types[k], integers[1 + k], addresses[k] if addresses else integers[1 + n + k]) for k in range(n))
     if combiner == "SUBARRAY":
         return _subarray_blocks(integers, one, extent)
-    raise DebuggerError(f"a datatype made by {combiner} is not decoded")
+    raise DebuggerError(f"Weft does not decode a datatype that {combiner} made")
 
 
 def _subarray_blocks(integers: tuple[int, ...], inner: Datatype, extent: int) -> Iterator[tuple[Datatype, int, int]]:

@@ -37,25 +37,27 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {
-    "ranks": Command("ranks", "where every rank is; ranks at the same place share a line", ("r",)),
-    "where": Command("where [RANKS] [native]", "the stack of a rank; `native` adds C frames to Python's", ("bt", "w")),
+    "ranks": Command("ranks", "print where every rank is; ranks at the same place share a line", ("r",)),
+    "where": Command(
+        "where [RANKS] [native]", "print the stack of a rank; `native` adds C frames to those of Python", ("bt", "w")
+    ),
     "print": Command(
         "print[/FORMAT] EXPR [@RANKS]",
-        "the value of an expression on all ranks (or some), side by side",
+        "print the value of an expression on all ranks (or some), side by side",
         ("p",),
         "print grid[3] @0-1; p/x flags",
     ),
     "info": Command(
         "info locals [@RANKS] | info breakpoints | info ranks",
-        "a frame's variables; as `breakpoints`; as `ranks`",
+        "print a frame's variables, or do the same as `breakpoints` or `ranks`",
         ("i",),
         "info locals @0,2",
     ),
     "frame": Command(
-        "frame [N]", "the frame that print, info locals and set mean; `where` numbers them", (), "frame 1"
+        "frame [N]", "choose the frame for print, info locals and set; `where` shows the numbers", (), "frame 1"
     ),
-    "up": Command("up [N]", "a frame further out, that of the caller", (), "up"),
-    "down": Command("down [N]", "a frame further in", (), "down"),
+    "up": Command("up [N]", "choose the next outer frame, that of the caller", (), "up"),
+    "down": Command("down [N]", "choose the next inner frame", (), "down"),
     "set": Command(
         "set [var] NAME = EXPR [@RANKS]",
         "give a variable another value; the replay may differ from its record after that",
@@ -65,35 +67,36 @@ COMMANDS: dict[str, Command] = {
     "display": Command(
         "display[/FORMAT] [EXPR [@RANKS]]", "print an expression at every stop", (), "display total @all"
     ),
-    "undisplay": Command("undisplay [N]", "no longer print it at stops"),
-    "list": Command("list [LINE | FILE:LINE]", "the source around the line at which the rank is", ("l",)),
+    "undisplay": Command("undisplay [N]", "stop printing an expression at every stop"),
+    "list": Command("list [LINE | FILE:LINE]", "print the source around the rank's line", ("l",)),
     "rank": Command("rank N", "choose the rank for commands that name none"),
     "next event": Command(
         "next event [N] [@RANK]", "run a rank over its next calls, and other ranks as far as these calls need", ("ne",)
     ),
     "prev event": Command("prev event [N] [@RANK]", "go back to before a rank's last calls, by a new replay", ("pe",)),
-    "next": Command("next [@RANKS]", "to the next line, over functions", ("n",)),
-    "step": Command("step [@RANKS]", "to the next line, into functions", ("s",)),
+    "next": Command("next [@RANKS]", "run to the next line, over functions", ("n",)),
+    "step": Command("step [@RANKS]", "run to the next line, into functions", ("s",)),
     "skip": Command(
         "skip [FUNCTION | FILE]",
-        "let `step` step over it from now on; without a name: list what is skipped",
+        "let `step` step over a function or file from now on; without a name: list what is skipped",
         (),
         "skip norm.h",
     ),
-    "unskip": Command("unskip [FUNCTION | FILE]", "let `step` go into it again, or into all"),
+    "unskip": Command("unskip [FUNCTION | FILE]", "let `step` go into a skipped function or file again, or into all"),
     "finish": Command("finish [@RANKS]", "run until the function has returned, and print what it returned"),
     "until": Command(
         "until WHERE",
-        "stop right before a call, forwards or back; other ranks run only as far as is needed for that",
+        "run forwards or back to right before a call; other ranks run only as far as that needs",
         ("u",),
     ),
     "break": Command(
         "break WHERE [if EXPR | FILTER]",
-        "stop there: RANK:EVENT, [RANK:]FILE:LINE[#N], [RANK:]FUNCTION[#N]; where EXPR is true, or calls that fit",
+        "stop at RANK:EVENT, [RANK:]FILE:LINE[#N] or [RANK:]FUNCTION[#N]; only if EXPR is true, or only at calls "
+        "that match FILTER",
         ("b",),
         "break solver.c:40 if residual < tol; break MPI_Send tag:5 peer:1",
     ),
-    "tbreak": Command("tbreak WHERE [if EXPR | FILTER]", "the same, for the first time only", ("tb",), "tbreak main"),
+    "tbreak": Command("tbreak WHERE [if EXPR | FILTER]", "the same as break, but only once", ("tb",), "tbreak main"),
     "watch": Command(
         "watch EXPR [@RANK]",
         "stop where the value of an expression changes, until its frame returns",
@@ -101,11 +104,11 @@ COMMANDS: dict[str, Command] = {
         "watch total",
     ),
     "ignore": Command("ignore N COUNT", "ignore the next visits of a breakpoint", (), "ignore 1 5"),
-    "breakpoints": Command("breakpoints", "all breakpoints"),
+    "breakpoints": Command("breakpoints", "list all breakpoints"),
     "delete": Command("delete [N]", "delete a breakpoint, or all", ("d",)),
     "continue": Command("continue", "run to the next breakpoint on any rank, or to the end", ("c",)),
     "message": Command(
-        "message [RANK | RANK:EVENT]", "the message of a rank's send or receive: from, to, content", ("m",)
+        "message [RANK | RANK:EVENT]", "print the message of a rank's send or receive: from, to, content", ("m",)
     ),
     "reverse-continue": Command(
         "reverse-continue",
@@ -114,18 +117,20 @@ COMMANDS: dict[str, Command] = {
         "reverse-continue",
     ),
     "reverse-next": Command(
-        "reverse-next [@RANK]", "back to the line before, over functions", ("rn",), "reverse-next @1"
+        "reverse-next [@RANK]", "go back to the line before, over functions", ("rn",), "reverse-next @1"
     ),
-    "reverse-step": Command("reverse-step [@RANK]", "back to the line before, into functions", ("rs",), "reverse-step"),
+    "reverse-step": Command(
+        "reverse-step [@RANK]", "go back to the line before, into functions", ("rs",), "reverse-step"
+    ),
     "messages": Command(
         "messages [@RANKS]",
-        "what was sent and not yet received, and which receives wait, by channel",
+        "list messages that were sent but not yet received, and receives that wait, by channel",
         (),
         "messages @0-1",
     ),
-    "restart": Command("restart", "a new replay, from the start; breakpoints stay"),
-    "attach": Command("attach RANK", "a gdb or Python console of your own on a rank", ("a",)),
-    "help": Command("help [COMMAND]", "this list", ("h", "?")),
+    "restart": Command("restart", "begin a new replay from the start; breakpoints stay"),
+    "attach": Command("attach RANK", "open a gdb or Python console on a rank", ("a",)),
+    "help": Command("help [COMMAND]", "print this list", ("h", "?")),
     "quit": Command("quit", "end the replay", ("q", "exit")),
 }
 WHERE = (

@@ -84,7 +84,7 @@ class Messages:
         """
         args = self.record.trace.event(*self.record.arguments_of_send(sent))
         if args.datatype is None:
-            raise DebuggerError("the record does not say which datatype it has")
+            raise DebuggerError("the record does not say which datatype the message has")
         buffer = find_send_buffer(self.record, replica.run, sent, replica.controls[sent[0]].pid)
         memory = Memory(replica.controls[sent[0]].pid)
         try:

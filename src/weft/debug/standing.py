@@ -215,7 +215,7 @@ class Standing:
             raise UsageError("the program has ended: `restart`, `until WHERE` or `prev event` go back")
         for rank in self.replica.left_record():
             raise WeftError(
-                f"rank {rank} no longer does what its record says: `restart` begins again; `weft replay` shows where "
+                f"rank {rank} no longer follows its record: `restart` begins again; `weft replay` shows where "
                 "they differ"
             )
 

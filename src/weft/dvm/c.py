@@ -187,7 +187,7 @@ class DirectiveMarker(LoopConstructs):
         if statement is None or statement.type in ("declaration", "function_definition"):
             self.unit.fail(
                 directive.place,
-                f"`{directive_name}` is not before a statement; put it before the statement it is about",
+                f"`{directive_name}` is not before a statement; put it before the statement that it belongs to",
             )
         return statement
 

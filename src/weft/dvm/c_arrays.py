@@ -98,7 +98,7 @@ class ArrayMarker:
                     break
                 if len(axes) != variable.rank:
                     has = plural(variable.rank, "dimension")
-                    what = f"`{variable.name}` has {has}; the directive speaks of {len(axes)}"
+                    what = f"`{variable.name}` has {has}; the directive names {len(axes)}"
                     self.unit.fail(directive.place, what)
 
     def find_declared_variables(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:

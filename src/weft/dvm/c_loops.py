@@ -43,7 +43,10 @@ class LoopConstructs:
             if name is None:
                 self.unit.fail(place, f"the loop of `{shown}` does not begin by setting its variable: for (i = …")
             if wanted and self.tree.source(name) != wanted:
-                what = f"the loop over `{self.tree.source(name)}` is where `{shown}` has `{wanted}`"
+                what = (
+                    f"the loop over `{self.tree.source(name)}` stands where `{shown}` names `{wanted}`; name the "
+                    f"loops from the outer one to the inner one"
+                )
                 self.unit.fail(place, what)
         indices = [self.tree.source(name) for name in names if name is not None]
         at = self.tree.begin(statement)

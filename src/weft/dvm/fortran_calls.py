@@ -69,7 +69,7 @@ def render_only_subscript(reference: Reference, index: str = "0") -> str:
         return subscript.value.text
     if isinstance(subscript, syntax.Affine):
         return f"({subscript.coefficient.text}) * ({index}) + ({subscript.offset.text})"
-    raise DirectiveError(reference.place, f"`{reference.name}` needs one index: which task is meant")
+    raise DirectiveError(reference.place, f"`{reference.name}` needs one index, the number of the task")
 
 
 def mapping_arrays(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str], list[str]]:

@@ -136,7 +136,7 @@ class DirectiveCalls(LoopDirectives):
             return
         if not self.open or self.open[-1][0] != directive.kind:
             name = directive.kind.upper()
-            raise DirectiveError(sentinel.place, f"END {name} without a {name} before it; take it out")
+            raise DirectiveError(sentinel.place, f"this END {name} has no {name} before it; remove it")
         kind, construct, _ = self.open.pop()
         if ENDS[kind]:
             self.insert_at_directive(sentinel, f"call {ENDS[kind]}({construct})")

@@ -23,9 +23,10 @@ _STACK: Final = re.compile(r"(?:\w+\(\d+\)|\(unknown\)\(\))\.*: (.+)")
 _ASSERTION: Final = re.compile(r"Assertion `(.*)' failed", re.DOTALL)
 
 _FAULTS: Final[dict[tuple[int, int], str]] = {
-    (signal.SIGSEGV, 1): "nothing is there", (signal.SIGSEGV, 2): "the program may not use it in this way",
-    (signal.SIGBUS, 1): "it is not aligned",
-    (signal.SIGBUS, 2): "no memory is there, for example past the end of a mapped file",
+    (signal.SIGSEGV, 1): "no memory is mapped there", (signal.SIGSEGV, 2): "the program may not access this memory "
+        "in this way",
+    (signal.SIGBUS, 1): "the address is not aligned",
+    (signal.SIGBUS, 2): "no memory is behind this address, for example past the end of a mapped file",
     (signal.SIGFPE, 1): "an integer division by zero", (signal.SIGFPE, 2): "an integer overflow",
     (signal.SIGFPE, 3): "a division by zero", (signal.SIGFPE, 4): "an overflow", (signal.SIGFPE, 5): "an underflow",
     (signal.SIGFPE, 7): "an invalid operation", (signal.SIGILL, 1): "an illegal instruction",
@@ -71,7 +72,7 @@ def _describe_crash(end: End) -> str:
 
 
 def _describe_fault(ending: Ending) -> str:
-    """Return a signal and its reason, such as `SIGSEGV at address 0x8 (nothing is there)`."""
+    """Return a signal and its reason, such as `SIGSEGV at address 0x8 (no memory is mapped there)`."""
     why = _FAULTS.get((ending.code, ending.detail), "")
     touched = ending.code in (signal.SIGSEGV, signal.SIGBUS) and ending.detail > 0
     address = f" at address {ending.address:#x}" if touched else ""

@@ -38,9 +38,9 @@ class Unvaried:
         """Return lines that say what was not varied, and where; none if everything was varied."""
         lines = []
         if self.polls:
-            lines.append(f"not varied: how often polls fail, at {_join_places(self.polls)}")
+            lines.append(f"not varied: how many times polls fail, at {_join_places(self.polls)}")
         if self.sets:
-            what = "which requests complete together (each was tried alone)"
+            what = "which requests complete together (Weft tried each alone)"
             lines.append(f"not varied: {what}, at {_join_places(self.sets)}")
         return lines
 

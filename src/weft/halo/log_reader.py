@@ -55,7 +55,7 @@ def for_each_record(name: str, data: bytes, process_record: Callable[[Record], N
         try:
             process_record(Record(Kind(kind), moment, data[at + HEAD.size : at + HEAD.size + size]))
         except _MISTAKES as error:
-            raise Damaged(f"{name} is damaged from byte {at:,} on: what comes before is read") from error
+            raise Damaged(f"{name} is damaged from byte {at:,} on: Weft reads only what comes before") from error
         at += HEAD.size + size
 
 

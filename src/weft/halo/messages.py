@@ -66,7 +66,7 @@ def locally_written(case: GhostCase, use: Use, *, is_redundant_computation: bool
 def other_cell_copied(case: GhostCase, rank: int, global_index: list[int]) -> Finding:
     """Return the finding that a ghost holds another element of the array."""
     global_index = case.source.of.to_program_index(global_index)
-    words = f"the copy holds what rank {rank} has at {_name(case.source)}{global_index}"
+    words = f"the copy holds the value that rank {rank} has at {_name(case.source)}{global_index}"
     return _make_finding("remote-access", case, words, [], from_=[rank, global_index])
 
 
@@ -74,7 +74,8 @@ def ghosts_without_use(part: DeclaredPart) -> str:
     """Ghosts are loaded, and what is made of them was not seen."""
     name = f" of {part.name}" if part.name else ""
     return (
-        f"what is computed from ghost cells{name} is stored in no declared array: declare the array in which it is "
+        f"the program stores what it computes from ghost cells{name} in no declared array: declare the array in "
+        f"which it is "
         f"stored, with halo 0 if it has no ghost cells"
     )
 
@@ -115,7 +116,8 @@ def width_not_shown(part: DeclaredPart, side: Side, other_widths: Sequence[int])
     """Return the note that no receive shows how many layers of ghosts an array has at a side. Arrays of the same form
     cannot tell either, as they have different numbers of layers there."""
     return (
-        f"no receive fills {_array(part)} {_describe_end(part, side)}, where others of its form have {other_widths[0]} "
+        f"no receive fills {_array(part)} {_describe_end(part, side)}, where other arrays of its shape have "
+        f"{other_widths[0]} "
         f"and {other_widths[-1]} layers: {_REMEDY}"
     )
 
@@ -134,12 +136,15 @@ def grid_differs(part: DeclaredPart) -> str:
 
 def receive_missing(part: DeclaredPart, side: Side) -> str:
     """Return the note that a rank that has a neighbour receives nothing from it."""
-    return f"rank {part.rank} receives nothing {_describe_end(part, side)} of {_array(part)}, and others do: {_REMEDY}"
+    return (
+        f"rank {part.rank} receives nothing {_describe_end(part, side)} of {_array(part)}, although other ranks do: "
+        f"{_REMEDY}"
+    )
 
 
 def ghosts_unfilled(part: DeclaredPart) -> str:
     """Ghosts are used that no receive ever fills, on no rank."""
-    return f"ghost cells of {_array(part)} are used that no receive fills on any rank: {_REMEDY}"
+    return f"the program uses ghost cells of {_array(part)} that no receive fills on any rank: {_REMEDY}"
 
 
 def nothing_received(part: DeclaredPart) -> str:
@@ -190,7 +195,7 @@ def _make_finding(
     many = f", and {len(wrong.ghosts) - 1:,} more copies" if len(wrong.ghosts) > 1 else ""
     message = (
         f"rank {wrong.rank} reads its ghost cell {local} at {_at(read.at)}, a copy of {name}{cell} of rank "
-        f"{wrong.owner}{many}: {explanation} (it read {held:.6g}, not {should:.6g})"
+        f"{wrong.owner}{many}: {explanation} (it read {held:.6g} instead of {should:.6g})"
     )
     events: list[EventId] = [EventId(wrong.rank, wrong.moment - 1)] if wrong.moment else []
     evidence = Ghost(

@@ -192,7 +192,7 @@ class FastBirths(Births):
     def __init__(self, on_create: OnCreate, library: str, *wait_functions: Callable[[object], object]) -> None:
         self._on_create = on_create
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
-            raise OSError("this is not CPython, or a build without the global lock")
+            raise OSError("this Python is not CPython, or was built without the global interpreter lock")
         code = ctypes.PyDLL(library)
         code.weft_begin_births.restype = ctypes.py_object
         self._given: list[Any] = [
@@ -210,7 +210,7 @@ class FastBirths(Births):
                 del _asyncio_task_set().add
             else:
                 code.weft_births_leave()
-            raise OSError("asyncio does not register its tasks where it used to")
+            raise OSError("this Python's asyncio lists its tasks in a place that Weft does not know")
 
     def enable_callback(self, on: bool) -> None:
         """Enable or disable the calls of `on_create` for new tasks."""

@@ -38,7 +38,7 @@ class StepRecording:
             self._install_c_hooks(*common, asyncio.tasks._current_tasks)  # type: ignore[attr-defined]
             sample.step()
             if self._code.weft_steps_heard() != 1:
-                raise OSError("asyncio does not keep its running tasks where it used to")
+                raise OSError("this Python's asyncio keeps its running tasks in a place that Weft does not know")
         else:
             with pretend_loop_runs(sample):
                 sample.step()

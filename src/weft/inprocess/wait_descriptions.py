@@ -19,12 +19,12 @@ Read = Callable[[Any], str]
 def _describe_unfinished(queue: Any) -> str:
     """Return how many items of a queue are not done, and whether they were all taken from it."""
     count = getattr(queue, "unfinished_tasks", None) or queue._unfinished_tasks
-    return f"join: {count} not done" + (", all taken from it" if queue.empty() else "")
+    return f"join: {count} item{'s' * (count != 1)} not done" + (", all taken from the queue" if queue.empty() else "")
 
 
 _OBJECTS: dict[str, Read] = {
     "Queue.get": lambda queue: "get: empty",
-    "Queue.put": lambda queue: f"put: full, {queue.maxsize} in it",
+    "Queue.put": lambda queue: f"put: full, with {queue.maxsize} item{'s' * (queue.maxsize != 1)}",
     "Queue.join": _describe_unfinished,
     "Event.wait": lambda event: "not set",
     "Condition.wait": lambda condition: "",

@@ -194,9 +194,7 @@ def check_native_kernels() -> SystemCheck:
     try:
         return SystemCheck("native kernels", "ok", Path(load_library()._name).name)
     except (WeftError, OSError, AttributeError) as error:
-        return SystemCheck(
-            "native kernels", "failed", str(error), "reinstall weft-debugger where there is a C compiler"
-        )
+        return SystemCheck("native kernels", "failed", str(error), "install a C compiler, then reinstall weft-debugger")
 
 
 def check_compiler() -> SystemCheck:

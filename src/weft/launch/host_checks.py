@@ -59,7 +59,8 @@ PLACED: Final = re.compile(
 REMEDIES: Final = (
     (r"resolve host|unknown host|not known|could not contact|does not exist|invalid node",
      "use a name that this host knows: `getent hosts {host}`"),
-    (r"permission denied|host key|password|authenticity", "make `ssh {host} true` work without a question"),
+    (r"permission denied|host key|password|authenticity", "make `ssh {host} true` work without a password or "
+        "another question"),
     (r"connection refused|no route|timed out|unreachable", "check that {host} is up, and `ssh {host} true`"),
     (r"mpiexec@.*execvp error|ssh.*(not found|no such file)|could not find.*(ssh|rsh)|plm_rsh_agent|plm_ssh_agent",
      "install ssh, or name what starts processes there (`-- mpiexec -launcher-exec PROGRAM`)"),
@@ -205,8 +206,9 @@ def check_hosts(hosts: Sequence[str], launcher_words: Sequence[str]) -> list[Sys
                                "solve the problems of the hosts above first")]  # fmt: skip
     names = [place["host"] for place in reached]
     if len(set(names)) < len(names):
-        checks.append(SystemCheck("hosts", "warning", f"some of them are one machine ({', '.join(names)})",
-                            "give hosts that are several machines: within one, messages need no network"))  # fmt: skip
+        checks.append(SystemCheck("hosts", "warning", f"some of the hosts are the same machine ({', '.join(names)})",
+                            "name hosts on different machines: within one machine messages need no "
+                            "network"))  # fmt: skip
     return [*checks, check_messages(how, hosts)]
 
 
@@ -223,7 +225,7 @@ def choose_launcher(launcher_words: Sequence[str]) -> TrialLauncher | SystemChec
     given = parse_context(family, launcher_words[1:])
     if family is Family.OTHER:
         raise UsageError(
-            f"{launcher} is not a launcher that Weft knows how to give hosts to: use mpiexec, mpirun or srun"
+            f"Weft does not know how to give hosts to the launcher {launcher}: use mpiexec, mpirun or srun"
         )
     library = find_program_library(given.program) if given.program else find_library_of_launcher(launcher)
     if family is Family.SRUN and not given.program:
@@ -311,7 +313,7 @@ def check_messages(launcher: TrialLauncher, hosts: Sequence[str]) -> SystemCheck
     pairs = [TrialJob(launcher, [hosts[0], host], messages=True) for host in hosts[1:]] if len(hosts) > 2 else []
     passed = [attempt.wait().has_passed_messages for attempt in others]
     bad = [attempt.hosts[1] for attempt in pairs if not attempt.wait().has_passed_messages]
-    detail = f"{mpi} passes none {describe_unreached_hosts(hosts, bad)}, {first.explain_failure()}"
+    detail = f"{mpi} passes no message {describe_unreached_hosts(hosts, bad)}, {first.explain_failure()}"
     if True in passed:
         return SystemCheck(
             name,

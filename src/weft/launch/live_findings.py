@@ -51,8 +51,8 @@ class LiveFindings:
             self._tell(
                 [
                     (
-                        "note: findings are reported at the end only, as the analysis during the run failed: "
-                        f"{self._why()}",
+                        "note: Weft reports findings only at the end, because the analysis during the run failed: "
+                        "{self._why()}",
                         "",
                     )
                 ]

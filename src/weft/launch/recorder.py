@@ -38,7 +38,7 @@ def build_recorder(plan: LaunchPlan) -> BuiltRecorder:
         # It needs what a broken installation may lack, which is reported.
         from weft.mpi import shim
     except ImportError as error:
-        raise WeftError(f"this installation of Weft has no recorder: {error}") from error
+        raise WeftError(f"this installation of Weft has no recorder ({error}): install weft-debugger again") from error
     try:
         built = shim.build_shim(str(plan.mpicc), announce=announce_build)
     except OSError as error:

@@ -27,7 +27,7 @@ def describe_separate_worlds(
     sizes = {header.world_size for header in headers.values()}
     why = explain_separate_worlds(plan, step)
     if starter is not None and sizes and max(sizes) < 1 and is_foreign_launcher(plan):
-        return f"of {len(headers)} processes none got through MPI_Init: {why}"
+        return f"none of {len(headers)} processes got through MPI_Init: {why}"
     if starter is None or len(headers) < 2 or sizes != {1}:
         return None
     if any(read_definitions(ranks / name).ids(Def.WORLD) for name in headers):

@@ -126,7 +126,7 @@ def pair_posts(share: range, sends: Posts, recvs: Posts, probes: Posts, make_col
         count, lambda k: lib.weft_match_messages(ranks, cuts[k], cuts[k + 1], *views, *columns), range(count)
     )
     if any(done):
-        raise MemoryError(f"no memory to match {len(sends)} sends with {len(recvs)} receives")
+        raise MemoryError(f"not enough memory to match {len(sends)} sends with {len(recvs)} receives")
 
 
 def _number_pairs(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:

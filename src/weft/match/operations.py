@@ -211,7 +211,7 @@ def request_completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64
     lib = requests.kernel()
     handle = lib.weft_find_completions(reading.given, ctypes.byref(count))
     if not handle:
-        raise MemoryError(f"no memory for the requests of rank {rank.index}")
+        raise MemoryError(f"not enough memory for the requests of rank {rank.index}")
     request, event = np.empty(count.value, np.int64), np.empty(count.value, np.int64)
     lib.weft_take_completions(handle, request, event)
     return request, event
@@ -244,7 +244,7 @@ class _ExtractionWorker:
         reading = self._input_of(rank)
         self.handle = lib.weft_extract_ops(reading.given, self.handle, counts)
         if not self.handle:
-            raise MemoryError(f"no memory for the operations of rank {rank}")
+            raise MemoryError(f"not enough memory for the operations of rank {rank}")
         for which, to in enumerate(posts):
             columns = extraction.PostColumns(
                 event=to.event, args=to.args, completion=to.completion, decided=to.decided, comm=to.comm, peer=to.peer,

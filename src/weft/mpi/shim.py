@@ -121,7 +121,7 @@ def run_tool(command: list[str], purpose: str, cwd: Path) -> str:
             env=tools.tool_environment(command[0]),
         )  # fmt: skip
     except FileNotFoundError:
-        raise RecorderError(f"{command[0]} is missing; it is needed to {purpose}") from None
+        raise RecorderError(f"{command[0]} is missing, and Weft needs it to {purpose}: install it") from None
     except subprocess.TimeoutExpired:
         raise RecorderError(f"`{' '.join(command)}` did not end within 300 s") from None
     if done.returncode:
@@ -233,7 +233,7 @@ def build_shim(
     """
     found = shutil.which(mpicc)
     if found is None:
-        raise RecorderError(f"no compiler {mpicc} on the PATH; it is needed to build the recorder")
+        raise RecorderError(f"no compiler {mpicc} on the PATH, and Weft needs it to build the recorder")
     found = str(Path(found).absolute())  # it is run in other folders
     root = (cache or cache_folder()) / "shim"
     note = root / f"{_remembered_key(found)}.json"
@@ -315,7 +315,8 @@ def _building_alone(folder: Path) -> Iterator[None]:
             held.enter_context(exclusive_build(folder))
         except OSError as error:
             raise RecorderError(
-                f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
+                f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE to a folder "
+                f"of yours"
             ) from None
         yield
 
@@ -332,7 +333,7 @@ def build_folder(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
         work = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
     except OSError as error:
         raise RecorderError(
-            f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
+            f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE to a folder of yours"
         ) from None
     try:
         for name, text in sources.items():

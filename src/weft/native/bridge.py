@@ -32,7 +32,7 @@ def array_address(array: NDArray[Any], target: Target, receiver: str) -> int:
     if target is not ANY and array.dtype != target and not (target is U8 and array.dtype == np.bool_):
         raise TypeError(f"{receiver}: C reads {target} there, and not {array.dtype}")
     if not array.flags.c_contiguous:
-        raise TypeError(f"{receiver}: C reads an array in one piece there")
+        raise TypeError(f"{receiver}: C reads a contiguous array there")
     return array.ctypes.data
 
 

@@ -23,7 +23,8 @@ _END_OF_FUNCTION: Final = re.compile(r"\}|\s*end\s*(?:subroutine|function|progra
 _WORKSHARE: Final = re.compile(r"\bworkshare\b", re.I)
 
 LEFT: Final = {
-    "crowd": "races between neighbouring iterations of a loop with many millions ({at}): 64 of a thread count as one",
+    "crowd": "races between neighbouring iterations of a loop with many millions of iterations ({at}), because Weft "
+    "treats 64 neighbours as one",
     "paths": "pairs of accesses with very many atomics or locks between them, any of which may order the two ({at})",
     "lanes": "dependences between the iterations of a simd loop in most of its runs after the first 1,024 ({at})",
     "readers": "plain writes ({at}) beside many atomic reads: two of them and each 32nd of the others are compared",

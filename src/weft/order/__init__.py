@@ -139,7 +139,7 @@ class Order:
         if found is None:
             found = np.empty(len(self.processes.rank), np.uint32)
             if kernel().weft_find_causal_past(self._handle, process, point, found):
-                raise MemoryError("no memory for the past of an event")
+                raise MemoryError("not enough memory to find what happens before an event")
             self._pasts[key] = found
             if len(self._pasts) > 4096:
                 self._pasts.popitem(last=False)
@@ -187,7 +187,7 @@ class Order:
             given[process] = point
         points = np.empty(len(given), np.uint32)
         if kernel().weft_find_causal_future(self._handle, given, points):
-            raise MemoryError("no memory for the future of an event")
+            raise MemoryError("not enough memory to find what happens after an event")
         return points
 
     def future(self, event: EventId, *, end: bool = False) -> Cut:

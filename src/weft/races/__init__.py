@@ -332,7 +332,7 @@ def _locate_receive(match: Match, races: Races, race_index: int) -> Receive:
 
 _IN_ORDER: Final = (
     "{} combines the values of the other ranks in the order in which they arrive: where the result depends on that "
-    "order, as a sum of floating-point numbers may, gather the values and combine them in an order of your own"
+    "order, as a sum of floating-point numbers may, gather the values and combine them in a fixed order"
 )
 
 

@@ -107,7 +107,7 @@ def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) 
         return None
     control, position = session.controls[rank], threads[mine].entries_before(event.position)
     if control.entries_passed(mine) < position:
-        return f"event {index} of rank {rank}, {call_at(event)}, comes after another stop"
+        return f"event {index} of rank {rank}, {call_at(event)}, comes after another place at which the replay stops"
     if _is_after_last_stop(trace, session, rank, index):
         return (
             f"event {index} of rank {rank}, {call_at(event)}, comes after the last call before which the rank can stop"
@@ -116,9 +116,9 @@ def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) 
     no_stop = f"no replay can stop before event {index} of rank {rank}, {call_at(event)}"
     if control.entries_passed(mine) == position and here is not None and here.index > index:
         if control.is_parked(mine):
-            return f"{no_stop}: the rank stopped before the next call where it can"
+            return f"{no_stop}: the rank stopped before the next call at which a replay can stop"
         if (rank, mine) in session.outside:
-            return f"{no_stop}: its thread waits for another thread on the way to the next call where it can stop"
+            return f"{no_stop}: its thread waits for another thread on the way to the next call at which it can stop"
     return None
 
 
@@ -151,7 +151,7 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
                 f"  recorded: {fields['expected']} threads called {trace.system.name}; now a further thread does"
             )
         else:
-            lines.append(f"  recorded: an outcome of another kind, the {at + 1}th of this rank")
+            lines.append(f"  recorded: outcome number {at + 1} of this rank, which is of another kind")
         if came is not None:
             lines.append(f"  now:      {call_at(came)}")
         if why is Divergence.ARGUMENT and fields["expected"] != fields["got"]:
@@ -224,7 +224,7 @@ def describe_timeout(trace: Trace, session: Replay, replayed: Path) -> list[str]
     """Return lines that say where the ranks were when the time limit was reached."""
     del replayed
     return [
-        f"the replay was ended after {session.timeout:g} seconds (--timeout)",
+        f"Weft ended the replay after {session.timeout:g} seconds (--timeout)",
         *_describe_waiting_ranks(trace, session),
     ]
 

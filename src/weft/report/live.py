@@ -124,15 +124,15 @@ class SnapshotTaker(LiveReporter):
             yield from self._turn_into_snapshot(snapshots.copy_records(self.run, trace.run, trace.until))
         except snapshots.NoRoomError as error:
             self.over = True
-            yield f"note: no more calls around findings are copied: {error}", ""
+            yield f"note: Weft copies no more calls around findings: {error}", ""
             return
         except (RunError, OSError) as error:
             why = str(error)
         for group in seen.keys() - self._told:
             if self._tried[group] == TRIES:
                 yield (
-                    f"note: {_suspicion(seen[group])} is in none of {TRIES} copies of the record, so Weft gives it "
-                    f"up: {why}",
+                    f"note: {_suspicion(seen[group])} is in none of {TRIES} copies of the record, so Weft no longer "
+                    f"looks for it: {why}",
                     "",
                 )
 
@@ -156,7 +156,7 @@ class SnapshotTaker(LiveReporter):
             yield f"so far: {finding_line(finding)} (its calls are copied to {where})", line_style(finding)
         if len(snapshots.list_snapshots(self.run)) >= snapshots.MOST_SNAPSHOTS:
             self.over = True
-            yield f"note: the calls around {snapshots.MOST_SNAPSHOTS} findings are copied; no more will be", ""
+            yield f"note: Weft has copied the calls around {snapshots.MOST_SNAPSHOTS} findings, and copies no more", ""
 
 
 def _suspicion(finding: Finding) -> str:

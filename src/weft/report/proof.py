@@ -78,8 +78,9 @@ def _message_reasons(context: AnalysisContext, finding: Finding) -> list[str]:
         sender, call = context.named(send)
         known = int(context.count_in_past(context.order.past(send, end=False))[1][receiver])
         reasons.append(
-            f"rank {sender} sends in its call {call}; by then it knows of {plural(known, 'finished call')} of rank "
-            f"{receiver}, and the receive took its message in call {decided}, a later one"
+            f"when rank {sender} sends in its call {call}, it knows of {plural(known, 'finished call')} of rank "
+            f"{receiver}; rank {receiver} took the message only in its call {decided}, so nothing orders that "
+            f"before this send"
         )
     return reasons
 
@@ -103,7 +104,8 @@ def _access_reasons(context: AnalysisContext, events: list[EventId]) -> list[str
             known = int(context.order.past(event, end=False).ended[other])
             reasons.append(
                 f"when rank {event.rank} begins its call {event.event}, it knows of "
-                f"{plural(known, 'finished call')} of rank {other}, whose access is its call {place}"
+                f"{plural(known, 'finished call')} of rank {other}; that rank's access is its call {place}, so "
+                f"nothing orders that before this one"
             )
     return reasons
 

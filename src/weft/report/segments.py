@@ -295,7 +295,8 @@ class _SegmentedReport:
             _release_segment(segment)
         if len({*self.team.all_gather(len(walk.at))}) > 1:
             raise MemoryError(
-                "the processes have cut the run at different calls, because one of them had too little memory"
+                "the processes have cut the run at different calls, because one of them had too little memory: run "
+                "`weft report` as one process"
             )
         at = np.stack([*self.cuts.at[:start], *walk.at, self.cuts.at[-1]])
         carried = {start + place: calls for place, calls in walk.carried.items()}

@@ -193,7 +193,7 @@ def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
     status = os.fstat(opened)
     if status.st_uid != os.geteuid() or status.st_nlink > 1 or not stat.S_ISREG(status.st_mode):
         os.close(opened)
-        raise PermissionError(f"{path} is not a file of this user's alone")
+        raise PermissionError(f"{path} is not a file that only this user can write")
     return opened
 
 

@@ -89,11 +89,11 @@ def describe_changes(changes: Sequence[Change]) -> str | None:
         parts.append(" and ".join(said) + ": the lines shown are as they were when it was recorded")
     if newer := [change.file for change in changes if change.what == "newer"]:
         were = "was" if len(newer) == 1 else "were"
-        parts.append(f"{_format_files(newer)} {were} edited after the program was built, "
-                     "and the lines shown may not be those that ran")  # fmt: skip
+        parts.append(f"{_format_files(newer)} {were} edited after the program was built, so the lines shown may not "
+            f"be those that ran")  # fmt: skip
     if edited := [change.file for change in changes if change.what == "edited"]:
-        parts.append(f"{_format_files(edited)} {'was' if len(edited) == 1 else 'were'} edited while the program ran, "
-                     "and the lines shown may not be those that ran")  # fmt: skip
+        parts.append(f"{_format_files(edited)} {'was' if len(edited) == 1 else 'were'} edited while the program "
+            f"ran, so the lines shown may not be those that ran")  # fmt: skip
     return "; ".join(parts) or None
 
 

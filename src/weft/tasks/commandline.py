@@ -47,7 +47,10 @@ def parse_python_command(command: Sequence[str]) -> PythonCommand | None:
         return None
     interpreter = shutil.which(words[0])
     if interpreter is None:
-        raise UsageError(f"the first line of {first} names the interpreter {words[0]}, which does not exist")
+        raise UsageError(
+            f"the first line of {first} names the interpreter {words[0]}, which does not exist: "
+            f"correct that line, or name an interpreter before the program"
+        )
     return _parse_python_options(interpreter, [*words[1:], str(first), *command[1:]])
 
 
@@ -72,7 +75,7 @@ def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
         for at, letter in enumerate(word[1:], 1):
             if letter in "mc" + WITH_VALUE:
                 if not word[at + 1 :] and not words:
-                    raise UsageError(f"python -{letter} of what? `weft tasks python -m package.module`")
+                    raise UsageError(f"python -{letter} needs a name after it: `weft tasks python -m package.module`")
                 value = word[at + 1 :] or words.pop(0)
                 if letter not in WITH_VALUE:
                     kind: Kind = "-m" if letter == "m" else "-c"
@@ -81,7 +84,9 @@ def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
                 break
             options.append(f"-{letter}")
     if not words or words[0] == "-":
-        raise UsageError("which program? `weft tasks python prog.py`, or `python -m MODULE`; standard input is empty")
+        raise UsageError(
+            "name a program, because standard input is empty: `weft tasks python prog.py` or `python -m MODULE`"
+        )
     return PythonCommand(interpreter, tuple(options), "file", require_existing(words[0]), tuple(words[1:]))
 
 

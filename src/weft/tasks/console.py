@@ -14,52 +14,63 @@ from weft.tasks.processes import DebuggedProcesses
 
 SCHEMA = "weft-tasks/1"
 COMMANDS: dict[str, Command] = {
-    "tasks": Command("tasks [--tree] [FILTER]...", "all tasks: state, place, what each waits for", ("t",)),
+    "tasks": Command("tasks [--tree] [FILTER]...", "list all tasks: state, place, what each waits for", ("t",)),
     "task": Command(
-        "task [ID]", "the task that commands mean, wherever it is; ID: its number, its name, or what holds it"
+        "task [ID]",
+        "choose the task for later commands; ID: its number, its name, or an expression whose value is the task",
     ),
     "name": Command("name ID NAME", "give a task a name"),
-    "next": Command("next [N]", "to the task's next line, over functions, wherever it goes on", ("n",)),
-    "step": Command("step [N]", "to the task's next line, into functions", ("s",)),
-    "finish": Command("finish", "to the end of the function", ("f",)),
+    "next": Command(
+        "next [N]", "run to the task's next line, over functions, on whichever thread it continues", ("n",)
+    ),
+    "step": Command("step [N]", "run to the task's next line, into functions", ("s",)),
+    "finish": Command("finish", "run to the end of the function", ("f",)),
     "continue": Command("continue", "run to the next breakpoint in any task, or to the end", ("c",)),
     "follow": Command(
-        "follow parent|child", "which to follow when the task makes another one: the task itself or the new one"
+        "follow parent|child", "choose which task to follow when the task spawns another one: itself or the new one"
     ),
     "where": Command(
         "where [--all] [ID]",
-        "the frames of a task (--all: those of libraries, too), and the tasks that spawned it",
+        "print the frames of a task (--all: also those of libraries), and the tasks that spawned it",
         ("bt", "w"),
     ),
     "print": Command(
-        "print[/FORMAT] EXPR", "the value of an expression at the line at which the task is", ("p",), "print/x flags"
+        "print[/FORMAT] EXPR", "print the value of an expression at the task's line", ("p",), "print/x flags"
     ),
-    "locals": Command("locals", "the variables of the current frame"),
-    "up": Command("up [N]", "a frame further out, that of the caller or awaiter: what print, locals and list mean"),
-    "down": Command("down [N]", "a frame further in"),
+    "locals": Command("locals", "print the variables of the current frame"),
+    "up": Command("up [N]", "choose the next outer frame, of the caller or awaiter, for print, locals and list"),
+    "down": Command("down [N]", "choose the next inner frame"),
     "set": Command("set NAME = EXPR", "give a variable another value", (), "set total = 0"),
-    "list": Command("list [LINE]", "the source around the line at which the task is", ("l",)),
+    "list": Command("list [LINE]", "print the source around the task's line", ("l",)),
     "break": Command(
         "break WHERE [task ID [descendants]] [if EXPR]",
-        "stop there; ID may be the pedigree of a task that does not exist yet",
+        "stop at a line or function; ID may be the pedigree of a task that does not exist yet",
         ("b",),
         "break work if n > 3",
     ),
-    "tbreak": Command("tbreak WHERE [task ID [descendants]] [if EXPR]", "the same, for the first time only", ("tb",)),
+    "tbreak": Command("tbreak WHERE [task ID [descendants]] [if EXPR]", "the same as break, but only once", ("tb",)),
     "until": Command("until WHERE", "run until the task comes there", ("u",), "until 40"),
     "watch": Command(
-        "watch EXPR", "stop where the value changes, in any task, until the current frame returns", (), "watch total"
+        "watch EXPR",
+        "stop where the value of an expression changes, in any task, until the current frame returns",
+        (),
+        "watch total",
     ),
-    "breakpoints": Command("breakpoints", "all breakpoints, and what is watched"),
+    "breakpoints": Command("breakpoints", "list all breakpoints and watched expressions"),
     "delete": Command("delete [N]", "delete a breakpoint or a watch, or all", ("d",)),
     "catch": Command(
-        "catch [EXCEPTION | off]", "stop where a task dies of an exception, with its frames", (), "catch ValueError"
+        "catch [EXCEPTION | off]",
+        "stop where an exception ends a task, while the task's frames still exist",
+        (),
+        "catch ValueError",
     ),
     "hold": Command("hold ID", "keep that task from making a step while the others continue"),
-    "release": Command("release [ID]", "let it continue, or all that are held"),
-    "waits": Command("waits", "who waits for whom, and the deadlocks"),
-    "process": Command("process [PID | parent]", "go to a child process of multiprocessing, or back; alone: list them"),
-    "help": Command("help [COMMAND]", "this list", ("h", "?")),
+    "release": Command("release [ID]", "let a held task continue, or all of them"),
+    "waits": Command("waits", "print which task waits for which, and the deadlocks"),
+    "process": Command(
+        "process [PID | parent]", "go to a child process of multiprocessing, or back; without PID: list them"
+    ),
+    "help": Command("help [COMMAND]", "print this list", ("h", "?")),
     "quit": Command("quit", "end the program", ("q", "exit")),
 }
 WHERE = ("FILE:LINE", "LINE", "FUNCTION")

@@ -146,7 +146,7 @@ class TaskDebugger:
         if relative not in ("parent", "child"):
             raise UsageError("follow what? `follow parent` or `follow child`")
         self.child = relative == "child"
-        return {"kind": "text", "text": f"at a spawn: on in the {relative}"}
+        return {"kind": "text", "text": f"at a spawn: stepping goes on in the {relative}"}
 
     # Looking
 
@@ -189,7 +189,8 @@ class TaskDebugger:
                 held = self.backend.find_task_of_value(self.focus, reference)
             except DebuggerError as error:
                 raise UsageError(
-                    f"no task is called {reference!r} (`tasks` lists them), and as an expression it gives none: {error}"
+                    f"no task is called {reference!r} (`tasks` lists them), and its value as an expression is not a "
+                    f"task: {error}"
                 ) from error
             found = [row for row in rows if row.id == held]
         if len(found) != 1:
@@ -291,7 +292,7 @@ class TaskDebugger:
         """Show the source lines around the selected frame, or around a line."""
         at = self.backend.frames(self.focus)[0][self.level] if self.level else self.current_line()
         if at is None or not at.line:
-            raise UsageError("no line of the program is known here")
+            raise UsageError("Weft knows no line of the program here: compile with -g, or name one (FILE:LINE)")
         line = int(text) if text.isdigit() else at.line
         first = max(line - 5, 1)
         lines = linecache.getlines(at.file)[first - 1 : first + 9]
@@ -329,7 +330,7 @@ class TaskDebugger:
         if place.isdigit():
             at = self.current_line() if self.focus is not None else self.stop.at
             if at is None:
-                raise UsageError("a line of which file? `break prog.py:9`")
+                raise UsageError("the line needs a file: `break prog.py:9`")
             file, line = at.file, place
         of_line = line.isdigit() and bool(file)
         point = Point(next(self._ids), file if of_line else "", int(line) if of_line else 0, "" if of_line else place,
@@ -434,7 +435,7 @@ class TaskDebugger:
         on = exception != "off"
         self.backend.catch(exception if on else "", on=on)
         what = f"{exception} or what is derived from it" if exception else "an exception"
-        return {"kind": "text", "text": f"stops where a task dies of {what}" if on else "stops at no exception"}
+        return {"kind": "text", "text": f"stops where {what} ends a task" if on else "stops at no exception"}
 
 
 def parse_filter(word: str, rows: dict[int, TaskRow]) -> Callable[[TaskRow], bool]:

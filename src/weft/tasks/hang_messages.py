@@ -269,7 +269,7 @@ def _render_releaser(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
         return f"{label} {'works on it' if is_at_work else 'has it in its queue'}"
     if awaited_object["deaths"]:
         died = [
-            f"{label}, which had it, died of {words} at {_render_site(at)}"
+            f"{label}, which referred to it, died of {words} at {_render_site(at)}"
             for label, words, at in awaited_object["deaths"]
         ]
         return listed(died[:MOST])
@@ -277,14 +277,16 @@ def _render_releaser(awaited_object: dict[str, Any], rows: dict[int, TaskRow]) -
     both = [row for row in inside if row.id in awaited_object["waits"]]
     if both:
         are, ask = conjugate(both, "are"), conjugate(both, "ask")
-        return f"{render_labels(both)} {are} inside of it already, and {ask} for it again"
+        return f"{render_labels(both)} {are} inside of it already, and {ask} to enter it again"
     if inside:
         circle = all(set(awaited_object["waits"]) & _find_awaited_tasks(row, rows) for row in inside)
         them = " for tasks that wait for it" if circle else ""
         return f"{render_labels(inside)} {conjugate(inside, 'are')} inside of it: {_render_waiting_tasks(inside)}{them}"
     has = [rows[id_] for id_ in awaited_object["has"] if id_ in rows]
-    others = f"who else has it: {_render_waiting_tasks(has)}" if has else "no other task has it"
+    others = f"other tasks that refer to it: {_render_waiting_tasks(has)}" if has else "no other task refers to it"
     if awaited_object["calls"]:
         places = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in awaited_object["calls"]]
         return f"no task reaches {listed(places, 'or')}; {others}"
-    return others + (", and the program has no call that releases it" if awaited_object["calls"] is not None else "")
+    return others + (
+        ", and the program has no call that would end this wait" if awaited_object["calls"] is not None else ""
+    )

@@ -180,8 +180,8 @@ class HeldTasks:
         """
         row = self._find_row(task)
         if row.worker is None:
-            return ("is held before it begins" if row.state == "new" else "is held on the heap") + (
-                ", and whichever worker would take it up waits with it"
+            return ("is held before it begins" if row.state == "new" else "is held in the queue") + (
+                ", and a worker that takes it up waits with it"
             )
         if platform.machine() not in ("x86_64", "AMD64"):
             raise UsageError(f"{row.label} is running, and a running task can be held on x86-64 only")

@@ -109,14 +109,17 @@ def read_records(read: Read, table_address: int) -> tuple[Array, dict[int, int]]
     header = read(table_address, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
-        raise DebuggerError("the program was started under another version of Weft: start it again")
+        raise DebuggerError("the program was started with another version of Weft: start it again")
     pointers = np.frombuffer(read(table_address + HEADER, 8 * min(max(int(count), 0), SLABS)), "<u8")
     parts, living = [np.zeros(0, RECORD)], 0
     for pointer in np.unique(pointers[pointers != 0]).tolist():
         parts.append(_read_slab(read, pointer))
         living += len(parts[-1])
         if living > MOST:
-            raise DebuggerError(f"the program's table has more than {MOST:,} tasks that live, or is damaged")
+            raise DebuggerError(
+                f"Weft's list of tasks inside the program has more than {MOST:,} living tasks, or "
+                f"is damaged: start the program again"
+            )
     rows = np.concatenate(parts)
     rows = rows[np.argsort(rows["id"], kind="stable")]
     order = np.argsort(rows["address"], kind="stable")
@@ -283,7 +286,10 @@ class TaskScopes:
         found: dict[int, None] = {}
         while scope and scope not in found:
             if len(found) == DEEPEST:
-                raise DebuggerError(f"more than {DEEPEST:,} taskgroups are nested, or the program's table is damaged")
+                raise DebuggerError(
+                    f"more than {DEEPEST:,} taskgroups are nested, or Weft's list of tasks inside "
+                    f"the program is damaged: start it again"
+                )
             found[scope] = None
             scope = int(np.frombuffer(read(scope, 8), "<u8")[0])
         return list(found)

@@ -772,7 +772,9 @@ class NativeBackend:
         """
         thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         if not frames:
-            raise DebuggerError("the task has no frame: it has not begun, or is on the heap")
+            raise DebuggerError(
+                "the task has no frame on any stack: it has not begun, or its frames are saved on the heap"
+            )
         return thread, int(frames[min(level, len(frames) - 1)]["level"])
 
     def find_task_of_value(self, frame_task: int | None, expression: str) -> int:

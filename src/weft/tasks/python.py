@@ -80,7 +80,7 @@ class AgentConversation:
             self._text += more
             if len(self._text) > MOST:
                 raise DebuggerError(
-                    "the connection to Weft's agent in the program brings too much data, which the agent did not send"
+                    "too much data came from Weft's agent in the program: something else writes to its connection"
                 )
         line = self._text[:end]
         del self._text[: end + 1]
@@ -89,10 +89,12 @@ class AgentConversation:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DebuggerError(
-                "the connection to Weft's agent in the program brings data that the agent did not send"
+                "data came that Weft's agent in the program did not send: something else writes to its connection"
             ) from error
         if not isinstance(found, dict):
-            raise DebuggerError("the connection to Weft's agent in the program brings data that the agent did not send")
+            raise DebuggerError(
+                "data came that Weft's agent in the program did not send: something else writes to its connection"
+            )
         return found
 
     def _receive_bytes(self, seconds: float | None) -> bytes:
@@ -360,7 +362,9 @@ class RankConversation(AgentConversation):
         try:
             connect_unix_socket(self._line, path)
         except OSError as error:
-            raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
+            raise DebuggerError(
+                f"Weft's agent in the rank does not answer ({error.strerror}): `restart` begins again"
+            ) from error
 
     def resume_task(self, movement: Movement, task: int | None, *, child: bool = False) -> None:
         """Let the rank continue without waiting for its stop."""
@@ -446,7 +450,9 @@ class PythonBackend(AgentConversation):
         if version and version < OLDEST:
             told, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
             raise UsageError(f"{self._command.interpreter} is Python {told}: tasks can be followed from {oldest} on")
-        raise UsageError(f"the program did not begin (status {stop.code}): {self.output().strip() or 'no word'}")
+        raise UsageError(
+            f"the program did not start (status {stop.code}): {self.output().strip() or 'it printed nothing'}"
+        )
 
     def _exit_status(self, code: int | None) -> int | None:
         """Return the exit status of the process, which may differ from `code`, the status of its main module. If the

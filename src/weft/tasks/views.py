@@ -96,7 +96,9 @@ class OpenMPView:
             before = hand.thread
             thread, levels = hand.backend.frame_levels(self._task)
             if not levels:
-                raise DebuggerError("the task has no frame: it has not begun, or is on the heap")
+                raise DebuggerError(
+                    "the task has no frame on any stack: it has not begun, or its frames are saved on the heap"
+                )
             hand.thread = thread
             try:
                 wanted = levels[min(level, len(levels) - 1)]

@@ -238,7 +238,7 @@ def read_subarray(integers: Sequence[int]) -> tuple[list[int], list[int], list[i
         inside = all(0 <= at <= at + few <= size for size, few, at in zip(sizes, subsizes, starts, strict=True))
         if order in (c, fortran) and inside:
             return sizes, subsizes, starts, order == fortran
-    raise ValueError(f"{integers} is not what makes a subarray")
+    raise ValueError(f"{integers} are not the arguments of a subarray")
 
 
 _MPICH: Final = (56, 57)

@@ -65,8 +65,8 @@ def make_left_out_note(kind: str, event: Event, question: str) -> Finding:
     """
     return make_finding(
         kind,
-        f"the datatypes of {call_at(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
-        f"whether {question} is not known, and there may be more such calls",
+        f"the datatypes of {call_at(event)} of rank {event.rank.index} have more blocks than Weft looks at, so Weft "
+        f"does not know whether {question}; there may be more such calls",
         [event], severity="note", certainty="undecided", cause="left out",
     )  # fmt: skip
 

@@ -286,7 +286,7 @@ class Communicators:
             if run.count and known and not (0 <= run.first < len(known) and 0 <= last < len(known)):
                 self._note_problem(
                     f"rank {rank.index} defines a communicator with rank {max(run.first, last)} of a world of "
-                    f"{len(known)}: such members are unknown"
+                    f"{len(known)}, so Weft does not know these members"
                 )
             for i in range(run.count):
                 member = run.first + i * run.stride

@@ -290,7 +290,7 @@ def _read_frame_range(c: Cursor, frame_bytes: int) -> range:
     """
     n = c.read_count(frame_bytes)
     if n > ENDING_FRAMES:
-        raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")
+        raise Damaged(f"it announces {n} frames, and at most {ENDING_FRAMES} are possible")
     return range(n)
 
 

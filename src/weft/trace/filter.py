@@ -105,7 +105,7 @@ def _check_term(term: Term) -> None:
     for word in term.value.split(",") if allowed else ():
         if word not in allowed:
             near = _suggest_nearest(word, allowed, f"{term.key}:")
-            raise UsageError(f"{term} is unknown{near}; there are {', '.join(f'{term.key}:{s}' for s in allowed)}")
+            raise UsageError(f"{term} is unknown{near}; write one of {', '.join(f'{term.key}:{s}' for s in allowed)}")
     if term.key != "finding":
         check_value(term)
 

@@ -97,7 +97,7 @@ def pack_records(
         held.remove(*(file.name for file in files if held.identity(file.name) == file.identity))
     except OSError as error:
         raise WeftError(
-            f"the records of {root} cannot be packed: {error.strerror or error}. They are as they were"
+            f"the records of {root} cannot be packed: {error.strerror or error}. Weft left them as they were"
         ) from error
     return PackingResult(name, len(files), sum(file.size for file in files), now, tuple(left))
 
@@ -111,7 +111,7 @@ def _open_if_packable(path: Path, root: Path, is_complete: IsComplete) -> tuple[
     if file.problems:
         return None, "it is damaged"
     if not NAME.fullmatch(path.name):
-        return None, "its name is none of a record"
+        return None, "its name is not that of a record"
     if not is_complete(path):
         return None, "its process still runs"
     return file, ""

@@ -44,8 +44,8 @@ class RankPlaces:
                 continue
             if rank in by_rank:
                 self._say(
-                    f"{file.name}: rank {rank} has two records, this one and {by_rank[rank].name}; the later one is "
-                    "used"
+                    f"{file.name}: rank {rank} has two records, this one and {by_rank[rank].name}; Weft uses the "
+                    f"later one"
                 )
             by_rank[rank] = file
         size = self._world_size(index, files, by_rank)
@@ -74,7 +74,7 @@ class RankPlaces:
         """
         least = 1 + max((r for r in by_rank if r < 2**20), default=-1)
         for rank in [r for r in by_rank if r >= 2**20]:
-            self._say(f"{by_rank.pop(rank).name}: {rank} cannot be the number of a rank; the file was left out")
+            self._say(f"{by_rank.pop(rank).name}: {rank} cannot be the number of a rank; Weft left the file out")
         said = Counter(f.header.world_size for f in files if f.header.world_size > 0)
         size = said.most_common(1)[0][0] if said else 0
         if self._trace.system.grows:
@@ -85,7 +85,7 @@ class RankPlaces:
             told = [self._trace.run.get(key) for key in ("n", "ranks")]
             size = max((one for one in told if isinstance(one, int) and 0 < one < 2**20), default=0)
         if size >= 2**20:
-            self._say(f"a world cannot have {size} ranks; {least} are assumed")
+            self._say(f"a world cannot have {size} ranks; Weft assumes {least}")
             size = least
         return max(size, least)
 

@@ -593,7 +593,7 @@ class Event(Slot):
         tails = self.thread.tails
         start = int(self._slot["result"]) * layout.TAIL_ALIGN
         if start > len(tails):
-            tail = Tail(damage=f"the tail is at byte {start} of {len(tails)}")
+            tail = Tail(damage=f"they begin at byte {start} of {len(tails)}")
         else:
             cursor = Cursor(tails.data, start)
             tail = decode_tail(self.function, int(self.flags), int(self._slot["count"]), self.buffer, cursor)

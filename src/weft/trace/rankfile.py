@@ -161,18 +161,21 @@ class RankFile:
         for row, entry in enumerate(table):
             kind, thread, pages, offset, used = entry.tolist()
             if kind not in self.KINDS:
-                self._note_problem(f"chunk {row} has the unknown kind {kind} and was left out")
+                self._note_problem(f"Weft left out chunk {row} of the file, whose kind {kind} is unknown")
             elif (kind, thread) in ended or kind == StreamKind.BEFORE:
                 continue  # after a gap calls would be matched with others' than their own
             elif used == 0 and offset == self.size:
                 continue  # a chunk that was just added when the process was killed, cut off as it was empty
             elif offset % PAGE or offset < PAGE or offset >= self.size:
                 self._note_problem(
-                    f"chunk {row} lies at byte {offset} of a file of {self.size} bytes: a stream ends early"
+                    f"chunk {row} lies at byte {offset} of a file of {self.size} bytes: what was recorded from "
+                    f"there on is missing"
                 )
                 ended.add((kind, thread))
             elif offset in overlapping:
-                self._note_problem(f"chunk {row} at byte {offset} overlaps another one: a stream ends early")
+                self._note_problem(
+                    f"chunk {row} at byte {offset} overlaps another chunk: what was recorded from there on is missing"
+                )
                 ended.add((kind, thread))
             else:
                 streams[kind, thread].append((pages * PAGE, (row, offset, used)))
@@ -204,7 +207,7 @@ class RankFile:
         count = self.header.chunk_count
         if count > layout.HEADER_CHUNKS:
             self._note_problem(
-                f"the chunk table announces {count} entries where {layout.HEADER_CHUNKS} fit; the first ones are read"
+                f"the file announces {count} chunks where {layout.HEADER_CHUNKS} fit; Weft reads the first ones"
             )
         parts = []
         part = raw["chunks"][:count]
@@ -216,14 +219,17 @@ class RankFile:
                 break
             offset, room, used = int(link["offset"]), int(link["pages"]) * PAGE, int(link["used"])
             if offset in seen or offset % PAGE or not PAGE <= offset < self.size:
-                self._note_problem(f"the chunk table goes on at byte {offset}, which cannot be: what follows is lost")
+                self._note_problem(
+                    f"the chunk table goes on at byte {offset}, where none can be: what was recorded "
+                    f"after that is missing"
+                )
                 break
             seen.add(offset)
             self.tables.append((offset, room))
             room = min(room, self.size - offset, 1 << 24) // layout.CHUNK.itemsize
             if used > room:
                 self._note_problem(
-                    f"the chunk table at byte {offset} is damaged ({used} entries, {room} fit): calls may be lost"
+                    f"the chunk table at byte {offset} is damaged ({used} entries, {room} fit): calls may be missing"
                 )
             data = os.pread(fd, min(used, room) * layout.CHUNK.itemsize, offset)
             part = np.frombuffer(data, layout.CHUNK, count=len(data) // layout.CHUNK.itemsize)
@@ -239,7 +245,7 @@ class RankFile:
         for room, (row, offset, counted) in chunks:
             if not full:
                 if counted:
-                    self._note_problem(f"{name}: chunk {row} follows one that is not full; it was left out")
+                    self._note_problem(f"{name}: Weft left out chunk {row}, because the chunk before it is not full")
                 continue
             used = min(counted, room)
             if key[0] == StreamKind.OUTCOMES:
@@ -248,7 +254,7 @@ class RankFile:
             if offset + used > self.size:
                 lost = offset + used - self.size
                 used = self.size - offset
-                self._note_problem(f"{name}: the file is cut off, {lost} bytes of chunk {row} are lost")
+                self._note_problem(f"{name}: the file is cut off, and {lost} bytes of chunk {row} are missing")
             full = used == room
             if used:
                 extents.append(Extent(offset, used))

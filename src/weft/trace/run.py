@@ -31,7 +31,7 @@ from weft.trace.worlds import find_known_worlds
 STOP_REASONS: Final = {
     StopReason.DISK_FULL: "because the disk was full (give the run another place with --out)",
     StopReason.NO_ADDRESS_SPACE: "because no address space was left (raise ulimit -v)",
-    StopReason.IO_ERROR: "after an error of the file system",
+    StopReason.IO_ERROR: "because the file system reported an error",
     StopReason.DISK_SLOW: "because the file system was slow (weft run --in-place waits for it)",
     StopReason.OVERFLOW: "because a part of the record had grown beyond what the format can count",
 }
@@ -84,7 +84,7 @@ class Trace:
             self.add_damage(*file.problems)
             if file.header.state == State.STOPPED:
                 self.is_incomplete = True
-                reason = STOP_REASONS.get(file.header.stop_reason, "for a reason that is not known")
+                reason = STOP_REASONS.get(file.header.stop_reason, "for an unknown reason")
                 self.add_problem(f"{file.name}: Weft stopped recording this rank {reason}; its later calls are missing")
         places = RankPlaces(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
@@ -305,7 +305,7 @@ class Trace:
         """Return the findings about the run, worst first, as `weft report` prints them."""
         finder = type(self).finder
         if finder is None:
-            raise RunError("only a run that was opened by weft.open is analysed")
+            raise RunError("to analyse a run, open it with weft.open")
         return finder(self)
 
     def plot(self, **options: Any) -> str:
@@ -316,7 +316,7 @@ class Trace:
         """
         painter = type(self).draw_svg
         if painter is None:
-            raise RunError("only a run that was opened by weft.open draws itself")
+            raise RunError("to draw a run, open it with weft.open")
         return painter(self, **options)
 
     def to_arrow(self, query: str = "") -> Any:
@@ -337,7 +337,7 @@ class Trace:
         """
         framer = type(self).make_table
         if framer is None:
-            raise RunError("only a run that was opened by weft.open gives tables of its calls")
+            raise RunError("to get tables of a run's calls, open it with weft.open")
         return framer(self, form, query)
 
     def _repr_svg_(self) -> str | None:

@@ -94,7 +94,7 @@ def why_module_differs(trace: Trace, path: str, build_id: str) -> str | None:
     except ValueError as error:
         return str(error)
     if present != build_id:
-        return "the file was built anew since the run"
+        return "the file was rebuilt after the run"
     started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
     if not build_id and started and changed > started:
         return "the file changed since the run, and has no build id (link with -Wl,--build-id)"

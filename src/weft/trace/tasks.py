@@ -187,7 +187,7 @@ class Tasks:
         """
         threads = self._rank.threads
         if self._file.problems or self.definitions.problems:  # where a switch is lost, the one before has no end
-            self._note_problems("is damaged: which task made a call of its rank is unknown")
+            self._note_problems("is damaged, so Weft does not know which tasks made the calls of its rank")
             none = [np.zeros(len(thread.events), np.int64) for thread in threads]
             return none, np.empty(0, np.int64), np.empty(0, SWITCH)
         numbers = {thread.slot: np.zeros(len(thread.events), np.int64) for thread in threads}
@@ -199,7 +199,10 @@ class Tasks:
         used = []
         for tid in calling.keys() & switching.keys():
             if len(calling[tid]) > 1 or len(switching[tid]) > 1:
-                self._note_problems(f"two threads had the number {tid} in turn: the tasks of their calls are unknown")
+                self._note_problems(
+                    f"two threads had the number {tid} one after the other, so Weft does not know "
+                    f"which tasks made their calls"
+                )
                 continue
             [call], [switch] = calling[tid], switching[tid]
             if call.slot not in numbers or switch.slot not in rows:
@@ -228,7 +231,9 @@ class Tasks:
         if not wrong.any():
             return rows
         end = int(np.argmax(wrong))
-        self._note_problems(f"switch {end} of thread {tid} is damaged: the tasks of later calls are unknown")
+        self._note_problems(
+            f"switch {end} of thread {tid} is damaged, so Weft does not know which tasks made later calls"
+        )
         whole = rows[:end].copy()
         whole["task"][end - 1 :] = 0  # nobody knows where the last one ends
         return whole
@@ -273,6 +278,6 @@ def read_task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str
             continue
         key = file.header.host, file.header.pid, file.header.job
         if key in found:
-            problems.append(f"{name}: its rank has tasks of two runtimes; those in {found[key].name} are taken")
+            problems.append(f"{name}: its rank has tasks of two runtimes; Weft uses those in {found[key].name}")
         found.setdefault(key, file)
     return found

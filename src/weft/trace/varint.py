@@ -102,13 +102,15 @@ class Cursor:
         """Read how many elements follow. Damaged if the bytes left cannot hold so many of `element_bytes` bytes."""
         n = self.read_unsigned()
         if n * element_bytes > self.left:
-            raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")
+            raise Damaged(
+                f"a list of {n} elements begins at byte {self.position}, where only {self.left} bytes are left"
+            )
         return n
 
     def read_bytes(self, size: int) -> bytes:
         """Return the next `size` bytes. Damaged if fewer are left."""
         if size > self.left:
-            raise Damaged(f"{size} bytes announced at byte {self.position} where {self.left} are left")
+            raise Damaged(f"a value of {size} bytes begins at byte {self.position}, where only {self.left} are left")
         start = self.position
         self.position += size
         return bytes(self.data[start : self.position])

@@ -95,7 +95,7 @@ def read_epochs(rank: Rank, gatherings: CollectiveCalls) -> Epochs | None:
         other=other, epochs=0, wrongs=0,
     )  # fmt: skip
     if kernel().weft_find_epochs(given, out):
-        raise MemoryError(f"no memory for the epochs of rank {rank.index}")
+        raise MemoryError(f"not enough memory for the epochs of rank {rank.index}")
     opened, wrongs = out.epochs, out.wrongs
     fenced_epochs = np.flatnonzero(sort[:opened] == FENCE)
     fence[fenced_epochs] += fenced[window[begin[fenced_epochs]]]

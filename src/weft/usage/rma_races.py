@@ -361,8 +361,8 @@ class _TargetAccesses:
         event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))
         return make_finding(
             "rma-race",
-            f"too many accesses of rank {int(self.all.target[0])}'s window overlap to look at every pair: "
-            f"after {MAX_COMPARED:,} Weft gave up, and there may be more races than are reported",
+            f"too many accesses of rank {int(self.all.target[0])}'s window overlap to look at every pair: after "
+            f"{MAX_COMPARED:,} pairs Weft gave up, and there may be more races than are reported",
             [event], severity="note", certainty="undecided", cause="given up",
         )  # fmt: skip
 

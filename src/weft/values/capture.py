@@ -156,7 +156,7 @@ def _to_indices(setting: Any, array: NDArray[Any], setting_name: str) -> list[in
             f"its shape {array.shape} is not that of this rank's block: name its first global index with lower="
         )
     if len(known) != array.ndim:
-        raise UnfitValue(f"{setting_name} has {len(known)} numbers, and the array {array.ndim} dimensions")
+        raise UnfitValue(f"{setting_name} has {len(known)} numbers, but the array has {array.ndim} dimensions")
     return known
 
 

@@ -189,7 +189,7 @@ class _Reader:
         The rule is for a probe, loop or array of this name, or for the whole program ("").
         """
         if re.search(r"[\t\n\0]", name):
-            raise self._make_error(f"{name!r} holds a tab or a line's end, which no name may")
+            raise self._make_error(f"{name!r} contains a tab or a line break, which no name may contain")
         where = f'[{scope}."{name}"]' if name else "the program"
         judged = {key: entry[key] for key in _JUDGED if key in entry}
         if judged:
@@ -234,7 +234,7 @@ class _Reader:
             return _FIRST, _LAST, 1
         words = [word.strip() for word in str(text).split(":")]
         if len(words) > 3 or not all(re.fullmatch(r"(-?[0-9]{1,19})?", word) for word in words):
-            raise self._make_error(f"{where}: iterations = {text!r} is not first:last:step, such as 0:100:10")
+            raise self._make_error(f"{where}: iterations = {text!r}: write first:last:step, such as 0:100:10")
         first = int(words[0]) if words[0] else _FIRST
         last = first if len(words) == 1 else int(words[1]) if words[1] else _LAST
         step = int(words[2]) if len(words) == 3 and words[2] else 1
@@ -253,7 +253,7 @@ class _Reader:
             return "*"
         plain = re.sub(r"\s", "", str(text))
         if not re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*", plain):
-            raise self._make_error(f"{where}: ranks = {text!r} is not a list of ranks, such as 0-3,8")
+            raise self._make_error(f"{where}: ranks = {text!r}: write a list of ranks, such as 0-3,8")
         return plain
 
     def _read_size(self, text: object) -> int:
@@ -261,17 +261,17 @@ class _Reader:
         found = re.fullmatch(r"([0-9]{1,18})\s*([kmgt]?)i?b?", str(text).lower())
         size = int(found[1]) * _UNITS[found[2]] if found else 0
         if not 0 < size <= _LAST:
-            raise self._make_error(f"limit = {text!r} is not a size, such as 500 MB")
+            raise self._make_error(f"limit = {text!r}: write a size, such as 500 MB")
         return size
 
     def _check_tolerances(self, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return the tolerances of an entry as they are. Raises an error that names the first wrong one."""
         for key, value in entry.items():
             if key == "nan" and value not in ("equal", "different"):
-                raise self._make_error(f"{where}: nan = {value!r} is not equal or different")
+                raise self._make_error(f"{where}: nan = {value!r}: write equal or different")
             number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
             if key in ("absolute", "relative", "ulps") and not number:
                 raise self._make_error(f"{where}: {key} = {value!r} is not a number of 0 or more")
             if key == "exact" and not isinstance(value, bool):
-                raise self._make_error(f"{where}: exact = {value!r} is not true or false")
+                raise self._make_error(f"{where}: exact = {value!r}: write true or false")
         return dict(entry)

@@ -259,7 +259,8 @@ class ProcessValues:
         used = int(self.header["used"])
         if used > size - VALUES_PAGE:
             self.problems.append(
-                f"{self.path.name} is cut off: its records are {used:,} bytes, and {size - VALUES_PAGE:,} are there"
+                f"{self.path.name} is cut off: its records should have {used:,} bytes, and only "
+                f"{size - VALUES_PAGE:,} are there"
             )
             used = (size - VALUES_PAGE) // 8 * 8
         if self.header["state"] == ValuesState.STOPPED:
@@ -275,7 +276,7 @@ class ProcessValues:
         good = int(counts["damaged"][0])
         if good < len(self.records):
             self.problems.append(
-                f"{self.path.name} is damaged from byte {VALUES_PAGE + good:,} on: what comes before is read"
+                f"{self.path.name} is damaged from byte {VALUES_PAGE + good:,} on: Weft reads only what comes before"
             )
             self.records = self.records[:good]
             lib.weft_index_values(self.records, good, counts, None, None, None, None)

@@ -322,7 +322,7 @@ class WatchedLine(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         kept = read_value(self.one["text"], fortran)
         if self.one["of"] and len(lower) != len(kept.shape):
             raise UnfitExpression(
-                f"as {self.one['of']}[...] has {len(lower)} numbers, and the array {len(kept.shape)} dimensions"
+                f"as {self.one['of']}[...] has {len(lower)} numbers, but the array has {len(kept.shape)} dimensions"
             )
         self.library.keep(self.place, kept, self.one["of"], lower, fortran=fortran)
 

@@ -146,7 +146,7 @@ def find_unreached_watches(watches: Sequence[LineWatch], places: Iterable[tuple[
     reached = {(name, Path(file).name) for name, file in places}
     return [
         f"--watch {one.file}:{one.line}:{one.text} recorded nothing: no rank reached that line, or the program was "
-        + ("run without that file" if one.is_python else "compiled without -g")
+        + ("started without loading that file" if one.is_python else "compiled without -g")
         for one in watches
         if (one.name, Path(one.file).name) not in reached
     ]

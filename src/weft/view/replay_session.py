@@ -174,7 +174,7 @@ class ReplaySession:
 
     def _running_adapter(self) -> AdapterProcess:
         if self._adapter is None:
-            raise UsageError("nothing is replayed: choose a call, and Replay to here")
+            raise UsageError("no replay is running: choose a call, then Replay to here")
         return self._adapter
 
     def _launch_adapter(self, **how: Any) -> None:

@@ -40,7 +40,7 @@ def parse_lanes(text: str, rows: int) -> list[list[int]]:
         for part in word.split(","):
             found = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", part)
             if found is None or int(found[2] or found[1]) >= rows:
-                raise UsageError(f"{part!r} names no rows of 0 to {rows - 1}")
+                raise UsageError(f"{part!r} does not name rows from 0 to {rows - 1}")
             lane += range(int(found[1]), int(found[2] or found[1]) + 1)
             if len(lane) > rows:
                 raise UsageError("a lane names a row twice")
@@ -48,7 +48,8 @@ def parse_lanes(text: str, rows: int) -> list[list[int]]:
         total += len(lane)
         if len(lanes) > MAX_LANES or total > 4 * rows + MAX_LANES:
             raise UsageError(
-                f"too many rows of the picture: at most {MAX_LANES:,}, and {4 * rows + MAX_LANES:,} ranks in them"
+                f"too many rows for the picture: at most {MAX_LANES:,}, with at most {4 * rows + MAX_LANES:,} ranks "
+                f"in them"
             )
     return lanes
 

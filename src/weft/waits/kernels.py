@@ -102,5 +102,5 @@ def find_blocked_sends(clocks: Clocks, sends: Messages, recvs: Messages, eager: 
     blocked = np.empty(room, np.int64)
     found = kernel().weft_learn_protocol(clocks, sends, recvs, eager, blocked)
     if found < 0:
-        raise MemoryError("no memory to look for the protocol of messages")
+        raise MemoryError("not enough memory to find which sends waited for their receive")
     return blocked[:found].copy()

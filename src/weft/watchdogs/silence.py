@@ -36,7 +36,9 @@ class SilenceWatchdog:
         text, self._look = self._look.wait_for_text(), None
         end = "the run is killed now" if self.wish.abort else "the run continues; this is reported once"
         when = reporting.render_time_and_host()
-        head = f"weft: {when}: no rank has begun or ended a call for {self._quiet:.0f} s, polls in vain aside; {end}"
+        head = (
+            f"weft: {when}: no rank has begun or ended a call for {self._quiet:.0f} s, apart from failed polls; {end}"
+        )
         reporting.write_report(
             f"{head}\n{text}", Path(self.wish.file) if self.wish.file else reporting.default_report_file(os.getpid())
         )

@@ -113,7 +113,7 @@ def test_a_program_that_calls_no_loop_exits_with_2(script: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("prog.py", "hang"), "the program was cut off"),
+        (("prog.py", "hang"), "Weft ended the program"),
         (("prog.py", "crash"), "the program ended by SIGSEGV"),
         (("prog.py", "import"), "the program exited with 1"),
     ],

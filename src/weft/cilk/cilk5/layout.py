@@ -60,7 +60,7 @@ class Cilk5Table:
         self._read, self._seen = read, dict[int, tuple[Cilk5Row, int, int]]()
         head = read(base, WORKERS)
         if head[:8] != MAGIC:
-            raise DebuggerError("the program was started under another version of Weft: start it again")
+            raise DebuggerError("the program was started with another version of Weft: start it again")
         count = int.from_bytes(head[COUNT : COUNT + 4], "little")
         self.offset = int.from_bytes(head[OFFSET : OFFSET + 8], "little")
         self.workers = np.frombuffer(read(base + WORKERS, count * WORKER.itemsize), WORKER)

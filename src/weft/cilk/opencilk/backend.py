@@ -87,7 +87,9 @@ class OpenCilkBackend(NativeBackend):
             return table
         closures = self._memory.read_closures(self._memory.state(next(iter(workers.values()))))
         if not closures or not closures[0].status:
-            raise DebuggerError("the program's OpenCilk has another version than the one that Weft knows (ABI 4)")
+            raise DebuggerError(
+                "the program was built with a version of OpenCilk that Weft does not know: build it with one of ABI 4"
+            )
         found = ((thread, self._memory.read_worker(worker)) for thread, worker in workers.items())
         table.add_tasks_of_workers(
             [(self.unwind_thread(thread), worker) for thread, worker in found if worker.runs], closures

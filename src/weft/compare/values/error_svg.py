@@ -109,7 +109,9 @@ def _choose_array(comparison: ValueComparison, probe: str | None, last: bool) ->
             if not last:
                 break
     if chosen is None:
-        raise UsageError("no array differs whose elements were kept" + (f" by the probe {probe!r}" if probe else ""))
+        raise UsageError(
+            f"no array{f' at the probe {probe!r}' if probe else ''} differs among those whose elements were recorded"
+        )
     return chosen
 
 

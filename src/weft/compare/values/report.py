@@ -186,10 +186,12 @@ def _render_growth(comparison: ValueComparison) -> Iterator[str]:
     if found is not None:
         one, times = found
         faster = (
-            f"{times:.0e} times as far apart as at the previous time" if np.isfinite(times) else "more than rounding"
+            f"{times:.0e} times as far from the reference as one pass before"
+            if np.isfinite(times)
+            else "more than rounding"
         )
         where = f"{probe_text(one.after)} on rank {one.after.process.rank}{describe_iterations(one.after)}"
-        yield f"it is not rounding that keeps growing: {where} is {faster}"
+        yield f"it is more than rounding that grows step by step: {where} is {faster}"
         yield f"    {describe_difference(one)}"
 
 
@@ -197,21 +199,21 @@ def describe_difference(difference: ValueDifference) -> str:
     """Return a sentence on how a value differs from the reference."""
     if difference.sort == "shape":
         return (
-            f"its shape is {difference.after.shape}, in the reference {difference.before.shape}: another input or "
-            "decomposition"
+            f"its shape is {difference.after.shape}, in the reference {difference.before.shape}: the runs differ in "
+            f"input or decomposition"
         )
     if difference.sort == "missing":
         return f"no rank of the run has {_render_box(difference.before, difference.box)} of the reference"
     if difference.sort == "surplus":
         box = _render_box(difference.after, difference.box)
-        return f"no rank of the reference has {box} of the run: another input or decomposition"
+        return f"no rank of the reference has {box} of the run: the runs differ in input or decomposition"
     if difference.sort == "hash":
         what = (
             "its statistics differ"
             if difference.judged.differing
             else f"{_render_box(difference.after, difference.box)} differ"
         )
-        return f"{what}; which element is unknown: record the probe at level modifications or full"
+        return f"{what}; to see which element, record the probe at level modifications or full"
     count = (
         plural(difference.judged.differing, "element") + f" of {difference.judged.compared:,}"
         if difference.judged.compared > 1
@@ -305,12 +307,10 @@ def describe_rounding(subject: str, ulps: float) -> str:
     """
     units = f"at most {ulps:,.0f} unit{'s' * (ulps != 1)} in the last place"
     # Where numbers cancel, or a sum's terms are named, the bound is of what was added, and not of the result.
-    how = (
-        units if ulps < FAR else "which differ by little compared with the numbers that were added or stand beside them"
-    )
+    how = units if ulps < FAR else "differing by little compared with the numbers that were added or stand beside them"
     return (
-        f"only rounding: {subject}, {how}: as another order of summation causes; it is not counted as a difference "
-        "(--exact counts it)"
+        f"only rounding: {subject}, {how}, as after another order of summation; Weft does not count this as a "
+        "difference (--exact counts it)"
     )
 
 
@@ -318,11 +318,12 @@ def _render_not_compared(comparison: ValueComparison) -> Iterator[str]:
     """Yield report lines on probes whose values could not be compared, with the reason."""
     for name in sorted(comparison.unplaced):
         yield (
-            f"not compared: probe {name} has other values on each rank, and the runs have different numbers of ranks "
+            f"not compared: probe {name} has different values on each rank, and the runs have different numbers of "
+            f"ranks "
             "(weft.part tells Weft where the values belong)"
         )
     for name in sorted(comparison.unjudged):
-        yield f"not compared: probe {name} has other levels, types or blocks in one run than in the other"
+        yield f"not compared: probe {name} has different levels, types or blocks in the two runs"
     if not are_configured_alike(comparison.before, comparison.after):
         yield "the runs were configured to record different values: only what both have is compared"
 

@@ -59,7 +59,9 @@ class CDirectiveReader(CClauseReader):
         while self.accept_separator():
             word = cursor.take_name("an attribute")
             if word.text not in known_attributes:
-                cursor.fail(f"`{word.text}` is not an attribute here; known are {', '.join(known_attributes)}", word)
+                cursor.fail(
+                    f"`{word.text}` is not an attribute here; the attributes are {', '.join(known_attributes)}", word
+                )
             if word.text == "distribute":
                 found.append(self.read_distribution())
             elif word.text == "align":
@@ -128,7 +130,8 @@ class CDirectiveReader(CClauseReader):
                 data.append(syntax.Data(cast(syntax.Intent, word.text), self.read_references()))
             else:
                 cursor.fail(
-                    f"`{word.text}` is not a clause of region; known are {', '.join(INTENTS)}, targets, async", word
+                    f"`{word.text}` is not a clause of region; its clauses are {', '.join(INTENTS)}, targets, async",
+                    word,
                 )
         return syntax.Region(self.place, self.last_line, tuple(data), targets, asynchronous)  # type: ignore[arg-type]
 
@@ -136,7 +139,7 @@ class CDirectiveReader(CClauseReader):
         """Read a target of a region, HOST or CUDA, and return it in lower case."""
         word = self.cursor.take_name("HOST or CUDA")
         if word.text not in ("HOST", "CUDA"):
-            self.cursor.fail(f"`{word.text}` is not a target; known are HOST and CUDA", word)
+            self.cursor.fail(f"`{word.text}` is not a target; the targets are HOST and CUDA", word)
         return word.text.lower()
 
     def read_parallel(self) -> Directive:

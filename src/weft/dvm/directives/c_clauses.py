@@ -34,7 +34,7 @@ class CClauseReader(CPartReader):
             reader = CLAUSES.get(word.text) or (OLD_CLAUSES.get(word.text) if self.old else None)
             if reader is None:
                 known = ", ".join(sorted(CLAUSES))
-                cursor.fail(f"`{word.text}` is not a clause of {construct_name}; known are {known}", word)
+                cursor.fail(f"`{word.text}` is not a clause of {construct_name}; its clauses are {known}", word)
             cursor.expect("(")
             clauses.append(reader(self))
         return tuple(clauses)

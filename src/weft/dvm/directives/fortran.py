@@ -92,7 +92,7 @@ class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
         keyword = cursor.fold(word)
         kind = ENDS.get(keyword[3:] if keyword != "end" else cursor.take_name_text("what ends"))
         if kind is None:
-            cursor.fail(f"nothing that Fortran-DVMH knows ends so; known are {', '.join(ENDS)}", word)
+            cursor.fail(f"Fortran-DVMH has no such END; it has END of {', '.join(ENDS)}", word)
         if kind == "debug" and cursor.word.kind == "number":
             cursor.take()
         return syntax.End(self.place, self.last_line, kind)

@@ -34,7 +34,8 @@ class FortranClauseReader(FortranPartReader):
             reader = clause_readers.get(cursor.fold(word))
             if reader is None:
                 cursor.fail(
-                    f"`{word.text}` is not a clause of {construct_name}; known are {', '.join(sorted(clause_readers))}",
+                    f"`{word.text}` is not a clause of {construct_name}; its clauses are "
+                    f"{', '.join(sorted(clause_readers))}",
                     word,
                 )
             found.append(reader(self))

@@ -95,7 +95,8 @@ class FortranConstructReader(FortranClauseReader):
                 data.append(syntax.Data(keyword, self.read_references()))  # type: ignore[arg-type]
             else:
                 cursor.fail(
-                    f"`{word.text}` is not a clause of region; known are {', '.join(INTENTS)}, targets, async", word
+                    f"`{word.text}` is not a clause of region; its clauses are {', '.join(INTENTS)}, targets, async",
+                    word,
                 )
         return syntax.Region(self.place, self.last_line, tuple(data), targets, asynchronous)  # type: ignore[arg-type]
 
@@ -103,7 +104,7 @@ class FortranConstructReader(FortranClauseReader):
         """Read a target of a region, HOST or CUDA, and return it."""
         word = self.cursor.take_name("HOST or CUDA")
         if self.cursor.fold(word) not in ("host", "cuda"):
-            self.cursor.fail(f"`{word.text}` is not a target; known are HOST and CUDA", word)
+            self.cursor.fail(f"`{word.text}` is not a target; the targets are HOST and CUDA", word)
         return self.cursor.fold(word)
 
     def read_actual(self, get: bool) -> Directive:

@@ -44,7 +44,7 @@ class SharedPartReader(Reader):
         word = cursor.take_name("a reduction")
         kind = cursor.fold(word)
         if kind not in self.reductions:
-            cursor.fail(f"`{word.text}` is not a reduction; known are {', '.join(self.reductions)}", word)
+            cursor.fail(f"`{word.text}` is not a reduction; the reductions are {', '.join(self.reductions)}", word)
         cursor.expect("(")
         variable = self.read_reduced()
         location = size = None

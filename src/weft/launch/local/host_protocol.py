@@ -114,9 +114,9 @@ def decode_facts(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError("facts that cannot be read") from error
+        raise ProtocolError("it has facts that cannot be read") from error
     if not isinstance(value, dict):
-        raise ProtocolError("facts that are not an object")
+        raise ProtocolError("it has facts that are not a JSON object")
     return value
 
 
@@ -124,7 +124,7 @@ def read_number(facts: dict[str, Any], name: str, most: int = 2**63) -> int:
     """Return a number between 0 and `most` from a peer's facts. Raises ProtocolError for anything else."""
     value = facts.get(name, 0)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise ProtocolError(f"{name} is not a number that fits")
+        raise ProtocolError(f"{name} is not a number from 0 to {most}")
     return value
 
 
@@ -134,5 +134,5 @@ def read_text(facts: dict[str, Any], name: str, most: int = 256) -> str:
     """
     value = facts.get(name, "")
     if not isinstance(value, str) or len(value) > most:
-        raise ProtocolError(f"{name} is not a text that fits")
+        raise ProtocolError(f"{name} is not a text of at most {most} characters")
     return "".join(c if c.isprintable() else "?" for c in value)

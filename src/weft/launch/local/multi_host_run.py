@@ -182,7 +182,8 @@ class MultiHostRun(SharedRun):
             self._noted.add("apart")
             self.say(
                 f"note: the hosts of this job step see no common {self.run.path}: Weft cannot prove a hang that "
-                f"involves several hosts. End it by Ctrl-C or scancel; each host then keeps its records. {self.remedy}"
+                f"involves several hosts. End a run that hangs by Ctrl-C or scancel; each host then keeps its "
+                f"records. {self.remedy}"
             )
         if late > UNHEARD and self.hosts is not None and "unheard" not in self._noted:
             unheard = sorted({task.host for task in self.read_tasks()} - {host.name for host in self.hosts.hosts})

@@ -127,10 +127,10 @@ class PackReceiver:
         stored.
         """
         if self.whole:
-            raise ProtocolError("parts behind the end of a pack")
+            raise ProtocolError("it has parts after its end")
         if kind == b"D" and self._file is not None:
             if len(body) > self._left:
-                raise ProtocolError("more bytes than announced")
+                raise ProtocolError("a file in it has more bytes than it announces")
             self._file.write(body)
             self._checksum.update(body)
             self._left -= len(body)
@@ -140,7 +140,7 @@ class PackReceiver:
         )(body)
 
     def _refuse_part(self, _: bytes) -> None:
-        raise ProtocolError("a part that fits nowhere")
+        raise ProtocolError("it has a part of an unknown kind")
 
     def _begin_pack(self, body: bytes) -> None:
         """Begin a pack of a host's records in an empty folder."""
@@ -155,9 +155,9 @@ class PackReceiver:
         facts = decode_facts(body)
         name, size = read_text(facts, "name"), read_number(facts, "size")
         if not self.host or self._file or not NAME.fullmatch(name) or name in self.names:
-            raise ProtocolError(f"a file {name[:80]!r}")
+            raise ProtocolError(f"it names a file {name[:80]!r}, which is not allowed")
         if len(self.names) >= MOST_FILES:
-            raise ProtocolError("too many files")
+            raise ProtocolError("it has too many files")
         if size + SPARE > shutil.disk_usage(self.folder).free:
             raise OSError(28, "the disk is full", str(self.folder))
         target = self.folder / name
@@ -168,7 +168,7 @@ class PackReceiver:
     def _end_file(self, body: bytes) -> None:
         """End a file of the pack. ProtocolError if its checksum does not fit."""
         if self._file is None or self._left or body != self._checksum.digest():
-            raise ProtocolError(f"the checksum of {self._name} does not fit")
+            raise ProtocolError(f"the checksum of {self._name} does not match")
         self.bytes += self._file.tell()
         self._file.close()
         self._file = None
@@ -180,7 +180,7 @@ class PackReceiver:
         facts = decode_facts(body)
         said = read_number(facts, "files"), read_number(facts, "bytes"), read_text(facts, "sha256")
         if self._file or said != (len(self.names), self.bytes, self._all.hexdigest()):
-            raise ProtocolError("the checksum of the pack does not fit")
+            raise ProtocolError("the checksum of the pack does not match")
         self.sha256, self.whole = said[2], True
 
     def discard_partial_file(self) -> None:

@@ -113,7 +113,10 @@ def order_chunks(kind: int, first_number: int, chunks: Sequence[tuple[int, Chunk
         if distance >= layout.NUMBERS // 2:
             break
         if distance != position or not is_full:
-            return extents, f"chunk {row} does not follow the one before it; it was left out, and what comes after it"
+            return (
+                extents,
+                f"chunk {row} does not follow the chunk before it; Weft left out this chunk and all after it",
+            )
         extents.append(Extent(offset, min(used, room)))
         is_full = room - used < _LEAST[StreamKind(kind)]
     return extents, ""
