@@ -66,7 +66,7 @@ def test_the_ninth_finding_is_not_set_aside_and_that_was_said_before(run: Path, 
         first, *more = told(around)
         assert "[message-race]" in first and f"early.py:{k} " in first, first
         assert first.endswith(f"(its calls are copied to around/{k})")
-        assert more == (["note: Weft has copied the calls around 8 findings, and copies no more"] if k == 8 else [])
+        assert more == (["note: Weft has copied the calls around 8 findings and will copy no others"] if k == 8 else [])
         assert around.over is (k == 8)
     lines = [live.select_proven(live.run_analyses(Trace.open(part), live.SNAPSHOT_ANALYSES).findings)[0].sites[0].line
              for part in snapshots.list_snapshots(run)]  # fmt: skip
