@@ -156,7 +156,8 @@ class SnapshotTaker(LiveReporter):
             yield f"so far: {finding_line(finding)} (its calls are copied to {where})", line_style(finding)
         if len(snapshots.list_snapshots(self.run)) >= snapshots.MOST_SNAPSHOTS:
             self.over = True
-            yield f"note: Weft has copied the calls around {snapshots.MOST_SNAPSHOTS} findings and will copy no others", ""
+            most = snapshots.MOST_SNAPSHOTS
+            yield f"note: Weft has copied the calls around {most} findings and will copy no others", ""
 
 
 def _suspicion(finding: Finding) -> str:
