@@ -196,7 +196,7 @@ HEAD = "      PROGRAM P\n      REAL A(4), B(4, 4), S\nCDVM$ DISTRIBUTE A(BLOCK)\
         ("CDVM$ DISTRIBUTE B(BLOCK)\n      S = 1\n", "4:18", ("`b` has 2 dimensions",)),
         ("CDVM$ DISTRIBUTE S(BLOCK)\n      S = 1\n", "4:18", ("`s` is not an array",)),
         ("      S = 1\nCDVM$ REGION\n      S = 2\n", "5:7", ("REGION", "no END REGION")),
-        ("      S = 1\nCDVM$ END REGION\n", "5:7", ("without a REGION",)),
+        ("      S = 1\nCDVM$ END REGION\n", "5:7", ("no REGION before",)),
         ("      S = 1\nCDVM$ ON T(1)\n", "5:10", ("not a task array",)),
     ],
 )

@@ -176,7 +176,7 @@ def test_a_column_of_another_type_than_c_reads_is_refused() -> None:
 
 
 def test_a_column_in_pieces_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"in one piece"):
+    with pytest.raises(TypeError, match=r"contiguous array"):
         posts(event=np.zeros(8, np.uint32)[::2])
 
 

@@ -132,7 +132,7 @@ def test_a_trace_without_a_painter_draws_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Trace, "draw_svg", None)
     trace = hung().open()
     assert trace._repr_svg_() is None
-    with pytest.raises(RunError, match=r"opened by weft\.open"):
+    with pytest.raises(RunError, match=r"open it with weft\.open"):
         trace.plot()
 
 

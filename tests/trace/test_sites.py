@@ -134,7 +134,7 @@ def test_a_program_built_anew_since_the_run_is_not_believed(tmp_path: Path) -> N
     subprocess.run(["cc", "-g", "prog.c", "-o", "prog"], cwd=tmp_path, check=True)
     problems = resolve_sites(run)
     assert len(problems) == 1
-    assert "built anew" in problems[0]
+    assert "was rebuilt after the run" in problems[0]
     assert str(program) in problems[0]
     assert not weft.open(run).event(0, 0).site.known
 
