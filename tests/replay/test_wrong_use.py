@@ -82,7 +82,7 @@ def complaint(
         (["--until", f"faults.c:{line_of('the first') + 3}"], "; the nearest lines with one are "),
         (["--until", "elsewhere.c:4"], "`weft dump good` shows which calls it has"),
         (["--until", "MPI_Bcast"], "no MPI call at this place on any rank"),
-        (["--until", "1:MPI_Send#13"], "only 12 calls from there on rank 1"),
+        (["--until", "1:MPI_Send#13"], "only 12 calls at this place on rank 1"),
         (["--until", "what is this"], "write RANK:EVENT, FILE:LINE, FUNCTION, RANK:from=RANK, t=SECONDS or finding:N"),
         (["--until", "0:3", "--stdin", "nothing.txt"], "--stdin nothing.txt: No such file or directory"),
         (["--force", "0:3"], "write RANK:EVENT=SOURCE"),
