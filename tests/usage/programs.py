@@ -181,7 +181,7 @@ if me: comm.send(me, dest=0)"""),
     ("deadlock", "order_of_collectives", 2, """
 x = np.zeros(1, "i"); y = np.zeros(1, "i")
 if me == 0: comm.Barrier(); <<||comm.Bcast(x, 0)>>  # BUG
-else: <<comm.Bcast(x, 1)||comm.Barrier(); comm.Bcast(x, 0)>>"""),
+else: <<comm.Bcast(x, 1)||comm.Barrier(); comm.Bcast(x, 0)>>  # BUG"""),
     ("deadlock", "reduce_allreduce", 2, """
 if me == 0: comm.<<Reduce||Allreduce>>(a, b)  # BUG
 else: comm.Allreduce(a, b)"""),

@@ -74,6 +74,8 @@ class _FindingMaker:
         self.groups = self._group_ranks(inside)
         self.behind = part - inside
         self.misses: list[OtherCall | OtherTag | OtherMessage] = []
+        self.other_calls: list[Event] = []
+        """Calls that ranks made in place of those for which others wait."""
         self.told: set[int] = set()
         self.ledgers: dict[int, Ledger] = {}
 
@@ -117,8 +119,8 @@ class _FindingMaker:
         return f"{self._describe_waiting(groups[0])} for {rank_words(wanted)}"
 
     def _events_to_show(self, groups: list[Group]) -> list[Event]:
-        """Return one call of each group, then those of all its ranks."""
-        first = [group.blocked.event for group in groups]
+        """Return one call of each group, those that other ranks made in place of one, then those of all ranks."""
+        first = [group.blocked.event for group in groups] + self.other_calls
         return first + [self.blocked[index].event for group in groups for index in group.ranks[:MAX_SITES]]
 
     def _make_evidence(self, groups: list[Group]) -> Deadlock:
@@ -362,6 +364,7 @@ class _FindingMaker:
             self.misses.append(
                 OtherCall(ranks=same, call=describe.call_words(event), instead=absence.call.name.lower())
             )
+            self.other_calls.append(event)
             self.told.update(same)
             rounds = self.counts.describe_missing_rounds([self.blocked[i].event for i in group.ranks[:MAX_SITES]], same)
             text = f"{rank_words(same)}{rounds and f' {rounds} and'} called {describe.call_words(event)}"
