@@ -38,10 +38,6 @@ class Stop:
     moves: int
     is_line: bool
 
-    def is_same_place(self, here: Here) -> bool:
-        """Return whether a rank is stopped at this place."""
-        return (self.here.module, self.here.address, self.here.stack) == (here.module, here.address, here.stack)
-
 
 @dataclass(slots=True)
 class Walk:
@@ -221,7 +217,7 @@ class LineSearch(BackwardSearch):
     def _is_place(self, here: Here) -> bool:
         """Return whether a stop is at the current place of the search."""
         place = self.marks.place
-        return (here.module, here.address, here.stack) == (place["module"], place["address"], self._stack)
+        return here.spot == (place["module"], place["address"], self._stack)
 
     def _has_come(self, here: Here, visits: int) -> bool:
         """Return whether a stop is the current place of the search or lies behind it."""
@@ -252,7 +248,7 @@ class LineSearch(BackwardSearch):
         for move in walk.moves[: stop.moves]:
             if self._move(move) is None:
                 return False
-        if not stop.is_same_place(self._hand.here()):
+        if self._hand.here().spot != stop.here.spot:
             return False
         self._hand.finish_count()
         if (at := self._current_stop()) is not None:

@@ -112,6 +112,11 @@ class Here:
     stack: tuple[str, ...]
     visits: int
 
+    @property
+    def spot(self) -> tuple[str, int, tuple[str, ...]]:
+        """Return what two stops at the same place have in common: the instruction and the functions on the stack."""
+        return self.module, self.address, self.stack
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:

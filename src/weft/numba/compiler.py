@@ -144,9 +144,11 @@ class Compiler:
         gets a copy of them with calls of the runtime. Numba calls them through a variable that its linker fills later.
         A function that is not compiled yet is noted as unchecked code when the loop's call is generated.
         """
+        if KERNEL not in library.name:
+            return
         module = library._final_module
         names = {one.name for one in module.global_variables if one.name.startswith(RECURSIVE)}
-        if KERNEL not in library.name or not names:
+        if not names:
             return
         called = {name: name.removeprefix(RECURSIVE) for name in names}
         self._unbound[id(library)] = {one for one in called.values() if one not in self._libraries}

@@ -27,7 +27,7 @@ from weft.errors import WeftError
 from weft.evidence import CheckCase, Evidence, Line, Loop, Pair
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
-from weft.openmp import device_copies, merged_tasks, messages, private_variables, reductions
+from weft.openmp import device_copies, merged_tasks, messages, private_variables, reductions, remedies
 from weft.openmp.build import BuiltProgram, build_program
 from weft.openmp.directives import OpenMPDirective
 from weft.openmp.raw_findings import (
@@ -465,7 +465,8 @@ def make_findings(
     `private_variables`: (file, variable) of all variables that some directive makes private.
     """
     causes: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
-    for one in name_races(records, names):
+    name_races(records, names)
+    for one in records:
         if one.kind in ("data-race", "chunk-race"):
             if not is_copy_of_reference(one):
                 causes[race_cause_key(one)].append(one)
@@ -506,9 +507,9 @@ def merge_container_races(
     return [races for _, races in merged]
 
 
-def name_races(records: Sequence[RawOpenMPFinding], names: VariableNames) -> Sequence[RawOpenMPFinding]:
-    """Give each race its variable, and return all records. A race in a block of the heap for which its lines have no
-    name has that of another race there.
+def name_races(records: Sequence[RawOpenMPFinding], names: VariableNames) -> None:
+    """Give each race its variable. A race in a block of the heap for which its lines have no name has that of another
+    race there.
     """
     races = [one for one in records if one.kind in ("data-race", "chunk-race")]
     for one in races:
@@ -517,7 +518,6 @@ def name_races(records: Sequence[RawOpenMPFinding], names: VariableNames) -> Seq
     for one in races:
         if not one.named.name and one.block is not None:
             one.named = NamedElement(known.get(one.block, ""))
-    return records
 
 
 def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedElement:
@@ -575,14 +575,14 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding], crossed: Collection[fr
         first, (_describe_access_strand(first.access), _describe_access_strand(first.other_access)), fortran
     )
     said += (
-        messages.describe_ordering_chunk(first)
-        or messages.suggest_taskwait(first)
-        or messages.suggest_other_type(first)
-        or messages.suggest_threadprivate(first)
-        or messages.suggest_common_lock(first)
-        or messages.suggest_clause(races, fortran)
-        or messages.suggest_static_schedule(first, crossed)
-        or messages.suggest_wait(first)
+        remedies.describe_ordering_chunk(first)
+        or remedies.suggest_taskwait(first)
+        or remedies.suggest_other_type(first)
+        or remedies.suggest_threadprivate(first)
+        or remedies.suggest_common_lock(first)
+        or remedies.suggest_clause(races, fortran)
+        or remedies.suggest_static_schedule(first, crossed)
+        or remedies.suggest_wait(first)
     )
     evidence = CheckCase(
         case="race", count=count, variable=named.name,

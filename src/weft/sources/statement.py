@@ -84,6 +84,16 @@ def without_comments(lines: Sequence[str], file: str) -> list[str]:
     return _strip_comments(lines, find_language(file))
 
 
+def is_fortran(file: str) -> bool:
+    """Return whether a file is of Fortran, by its name."""
+    return find_language(file) in ("fortran", "fixed")
+
+
+def normalize_fortran(lines: Sequence[str], file: str) -> list[str]:
+    """Return lines of Fortran in lower case, without comments and without the marks at the ends of continued lines."""
+    return [line.rstrip().removesuffix("&").lower() for line in without_comments(lines, file)]
+
+
 def _find_names(text: str) -> tuple[str, ...]:
     found = [first or second for first, second in _CALLED.findall(text)]
     return tuple(dict.fromkeys(name[:100] for name in found if name not in _NO_CALLS))[:MAX_CALLS]

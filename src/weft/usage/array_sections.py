@@ -8,7 +8,7 @@ from typing import Final
 
 from weft import sources
 from weft.sources.call_arguments import find_call_arguments
-from weft.sources.statement import find_language, without_comments
+from weft.sources.statement import is_fortran, normalize_fortran
 from weft.trace import Event
 from weft.trace.layout import ID_DYNAMIC
 
@@ -26,9 +26,9 @@ def find_copied_section(event: Event) -> str | None:
         return None
     file = event.site.file
     statement = sources.sources_of(event.rank.trace).statement(file, event.site.line)
-    if statement is None or find_language(file) not in ("fortran", "fixed"):
+    if statement is None or not is_fortran(file):
         return None
-    lines = [line.rstrip().removesuffix("&").lower() for line in without_comments(statement.lines, file)]
+    lines = normalize_fortran(statement.lines, file)
     buffer = (find_call_arguments(lines, event.function.base.lower()) or [""])[0].strip()
     section = _SECTION.fullmatch(buffer)
     return buffer if section is not None and _has_gaps(section["subscripts"]) else None

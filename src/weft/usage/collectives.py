@@ -22,7 +22,7 @@ from weft.terms.calls import masks_of
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
 from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
 from weft.terms.rank_progress import has_ended
-from weft.trace import Communicator, Datatype, Event, Rank, Trace
+from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE, PROC_NULL, ROOT
 from weft.usage.topologies import Edge, find_unequal_edge_counts, topology_edges
 
@@ -450,9 +450,7 @@ def _unequal_value_finding(
     )
 
 
-def _check_intercommunicator_roots(
-    table: _CollectiveTable, right: NDArray[np.bool_], peer: Ints
-) -> Iterator[Finding]:  # fmt: skip
+def _check_intercommunicator_roots(table: _CollectiveTable, right: NDArray[np.bool_], peer: Ints) -> Iterator[Finding]:
     """Report collectives of intercommunicators in which a member gives a wrong root: in the root's group one member
     gives MPI_ROOT and all others MPI_PROC_NULL, in the other group all give the rank of the root (MPI-4.1, 6.2.3).
 
@@ -462,11 +460,10 @@ def _check_intercommunicator_roots(
     for instance in sorted_distinct(table.instance[rooted & (peer == ROOT)])[:MAX_INSTANCES].tolist():
         comm, places = table.comm(instance), list(table.parts(instance))
         root = next(p for p in places if peer[p] == ROOT)
-        own, other = set(comm.members), set(comm.remote_members)
-        group = own if int(table.rank[root]) in own else other
-        if own & other:
+        if set(comm.members) & set(comm.remote_members):
             continue
-        number = _number_in_group(comm, int(table.rank[root]), is_first_group=group is own)
+        group = comm.members if int(table.rank[root]) in comm.members else comm.remote_members
+        number = group.index(int(table.rank[root]))
         wrong = [
             p for p in places if p != root
             and peer[p] != (PROC_NULL if int(table.rank[p]) in group else number)
@@ -475,14 +472,7 @@ def _check_intercommunicator_roots(
             yield _wrong_root_finding(table, root, wrong, inside=int(table.rank[wrong[0]]) in group)
 
 
-def _number_in_group(comm: Communicator, rank: int, *, is_first_group: bool) -> int:
-    """Return the number of a rank in its group of an intercommunicator."""
-    return (comm.members if is_first_group else comm.remote_members).index(rank)
-
-
-def _wrong_root_finding(
-    table: _CollectiveTable, root: int, wrong: Sequence[int], *, inside: bool
-) -> Finding:  # fmt: skip
+def _wrong_root_finding(table: _CollectiveTable, root: int, wrong: Sequence[int], *, inside: bool) -> Finding:
     """Make the finding on members of an intercommunicator that give another root than they must. `root`: the row that
     gives MPI_ROOT. `inside`: whether the first of the wrong ones is in the root's group.
     """

@@ -10,10 +10,9 @@ import numpy as np
 
 from weft import sources
 from weft.sources.call_arguments import find_call_arguments
-from weft.sources.statement import find_language, without_comments
+from weft.sources.statement import is_fortran, normalize_fortran
 from weft.trace import Event, Rank
 
-_FORTRAN: Final = ("fortran", "fixed")
 _OTHER_ARGUMENTS: Final = {"MPI_Init": 1, "MPI_Init_thread": 3}
 """How many arguments Fortran has where C's `argc` and `argv` are missing."""
 _OTHER_BINDING: Final = re.compile(r"\bmpi_f08\b", re.IGNORECASE)
@@ -25,7 +24,7 @@ def find_calls_without_ierror(rank: Rank) -> Iterator[int]:
     then writes the error code to whatever address stands there (MPI-4.1, 19.1.6).
     """
     kept = sources.sources_of(rank.trace)
-    files = {file for file in kept.own if find_language(file) in _FORTRAN and _includes_header(kept, file)}
+    files = {file for file in kept.own if is_fortran(file) and _includes_header(kept, file)}
     if not files:
         return
     sites, first = np.unique(rank.events["site"], return_index=True)
@@ -47,7 +46,7 @@ def _lacks_ierror(kept: sources.Sources, event: Event) -> bool:
     statement = kept.statement(file, event.site.line)
     if statement is None:
         return False
-    lines = [line.rstrip().removesuffix("&").lower() for line in without_comments(statement.lines, file)]
+    lines = normalize_fortran(statement.lines, file)
     given = find_call_arguments(lines, name.lower())
     wanted = _OTHER_ARGUMENTS.get(name, len(event.function.parameters) + 1)
     is_call = re.search(rf"\bcall\s+{re.escape(name.lower())}\b", "\n".join(lines))

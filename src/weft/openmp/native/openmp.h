@@ -374,8 +374,8 @@ void start_cost_watch(void);
 
 /* --- locks.c */
 #define ORDERED_LOCK 62
-bool have_common_lock(strand_t one, strand_t other);
-bool holds_lock(strand_t strand); /* whether both run in sections of one lock */
+bool have_common_lock(strand_t one, strand_t other); /* whether both run in sections of one lock */
+bool holds_lock(strand_t strand);
 void take_lock(const void *lock, uint32_t place);
 void release_lock(const void *lock);
 void hold_lock_number(int number);
