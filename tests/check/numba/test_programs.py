@@ -119,7 +119,6 @@ def found_at(report: dict[str, Any], name: str) -> set[tuple[int, str]]:
     }
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", (*FAULTY, "correct"))
 def test_each_fault_is_found_at_its_line_and_every_twin_is_silent(name: str, reports: Reports) -> None:
     holds(name, reports, chosen(name, whole=False))
