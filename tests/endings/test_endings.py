@@ -175,7 +175,7 @@ def test_a_crash_names_signal_address_and_line() -> None:
 
 
 @pytest.mark.parametrize(("index", "later"), [(-32766, False), (0, False), (-32766, True)])
-def test_a_crash_just_after_a_wait_without_active_requests_names_its_undefined_index(index: int, *, later: bool) -> None:
+def test_a_crash_just_after_a_wait_for_no_request_names_its_undefined_index(index: int, *, later: bool) -> None:
     b = Builder(ranks=1, ended="crashed")
     r = b.ranks[0]
     r.call("MPI_Waitany", count=1, array_of_requests=[1], index=index, site=("a.c", 5, "main"))
