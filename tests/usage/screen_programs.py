@@ -86,6 +86,14 @@ C_SCREENS: Final = [
     MPI_Waitany(1, &r, &which, MPI_STATUS_IGNORE);
     big[(long)which * 100000] = 1; /* BUG */
   }"""),
+    ("type-mismatch", "cells_of_a_grid", 2, """
+  struct { int rows; long *cells; } grid = {4, calloc(16, sizeof(long))}, *g = &grid;
+  MPI_Bcast(g->cells, 16, <<MPI_INT||MPI_LONG>>, 0, comm); /* BUG */
+  free(grid.cells);"""),
+    ("type-mismatch", "second_row_of_a_member", 2, """
+  struct { float *rows[2]; double *edge; } part = {{0}, calloc(8, sizeof(double))};
+  MPI_Bcast(&part.edge[4], 4, <<MPI_FLOAT||MPI_DOUBLE>>, 0, comm); /* BUG */
+  free(part.edge);"""),
     ("request-misuse", "starts_again_without_a_wait", 2, """
   MPI_Send_init(a, 1, MPI_INT, right, 1, comm, &r);
   MPI_Recv_init(b, 1, MPI_INT, left, 1, comm, &q);
