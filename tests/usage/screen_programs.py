@@ -118,6 +118,36 @@ FORTRAN_SCREENS: Final = [
   call MPI_Irecv(a, 1, MPI_INTEGER, left, 1, comm, r, ierr)
   call MPI_Send(b, 1, MPI_INTEGER, right, 1, comm, ierr)
   call MPI_Wait(r, st<<||, ierr>>) ! BUG"""),
+    ("invalid-argument", "status_of_three", 2, """
+  call turn(comm, left, right, me)
+contains
+  subroutine turn(comm, left, right, me)
+    integer, intent(in) :: comm, left, right, me
+    integer :: r, e, s(<<3||MPI_STATUS_SIZE>>), &
+               got
+    call MPI_Irecv(got, 1, MPI_INTEGER, left, 1, comm, r, e)
+    call MPI_Send(me, 1, MPI_INTEGER, right, 1, comm, e)
+    call MPI_Wait(r, s, e) ! BUG
+  end subroutine"""),
+    ("invalid-argument", "one_status_for_all", 2, """
+  call swap(comm, left, right, me)
+contains
+  subroutine swap(comm, left, right, me)
+    integer :: comm, left, right, me, r(2), e, got
+    integer, dimension(MPI_STATUS_SIZE<<||, 2>>) :: both
+    call MPI_Irecv(got, 1, MPI_INTEGER, left, 1, comm, r(1), e)
+    call MPI_Isend(me, 1, MPI_INTEGER, right, 1, comm, r(2), e)
+    call MPI_Waitall(2, r, both, e) ! BUG
+  end subroutine"""),
+    ("invalid-argument", "plain_integer_for_a_status", 2, """
+  call get(comm, left, right, me)
+contains
+  subroutine get(comm, left, right, me)
+    integer, intent(in) :: comm, left, right, me
+    integer :: got, spare(8), e
+    integer :: status<<||(MPI_STATUS_SIZE)>>
+    call MPI_Sendrecv(me, 1, MPI_INTEGER, right, 1, got, 1, MPI_INTEGER, left, 1, comm, status, e) ! BUG
+  end subroutine"""),
     ("buffer-reuse", "row_of_a_matrix", 2, """
   call rows(comm, left, right, me)
 contains

@@ -53,3 +53,8 @@ def _split_arguments(text: str, start: int) -> list[str]:
             found.append(text[begin:at])
             begin = at + 1
     return []
+
+
+def split_at_commas(text: str) -> list[str]:
+    """Return the parts of a text between its commas that are not inside of brackets."""
+    return _split_arguments(f"{text})", 0)

@@ -33,6 +33,7 @@ from weft.usage.argument_scan import CheckedFunctions, find_suspect_events
 from weft.usage.buffer_aliasing import find_aliased_buffers as shared_bytes
 from weft.usage.file_modes import find_wrong_file_calls as wrong_files
 from weft.usage.fortran_errors import find_calls_without_ierror
+from weft.usage.fortran_statuses import describe_small_status, find_small_statuses
 from weft.usage.freed_handles import find_freed_communicator
 from weft.usage.freed_handles import find_freed_handles as stale
 from weft.usage.resource_leaks import CLASSES
@@ -109,7 +110,7 @@ class _ArgumentChecks:
             self._check_uncommitted_datatypes, self._check_operations, self._check_negative_arguments,
             self._check_packing, self._check_same_buffer, self._check_shared_bytes_and_freed_handles,
             self._check_in_place, self._check_split_colors, self._check_group_ranks, self._check_file_modes,
-            self._check_ierror, self._check_error_classes,
+            self._check_fortran, self._check_error_classes,
             self._check_aborted_call,
         )  # fmt: skip
         for check in checks:
@@ -522,12 +523,16 @@ class _ArgumentChecks:
         for index, parameter, why in wrong_files(self.rank):
             yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
-    def _check_ierror(self) -> Iterator[Finding]:
-        """Find calls of Fortran without their last argument."""
+    def _check_fortran(self) -> Iterator[Finding]:
+        """Find calls of Fortran without their last argument, or with a status that is too small."""
         yield from self._make_findings(
             np.array(list(find_calls_without_ierror(self.rank)), np.int64), "ierror",
             _constant_text("no `ierror`, so that it writes the error code to whatever address it finds there,"),
         )  # fmt: skip
+        for small in find_small_statuses(self.rank):
+            yield from self._make_findings(
+                np.array([small.index]), small.parameter, _constant_text(describe_small_status(small))
+            )
 
     def _check_error_classes(self) -> Iterator[Finding]:
         """Find calls that returned an error whose class names a kind of argument, such as MPI_ERR_COUNT."""
