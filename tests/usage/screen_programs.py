@@ -5,6 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 PY_SCREENS: Final = [
+    ("invalid-argument", "receives_into_a_copied_column", 2, """
+u, column = np.zeros((6, 5)), np.empty(6)
+comm.Sendrecv(np.ascontiguousarray(u[:, -2]), right, 1,  # BUG
+              <<np.ascontiguousarray(u[:, 0])||column>>, left, 1)
+u[:, 0] = column"""),
+    ("invalid-argument", "receives_into_selected_rows", 2, """
+u, rows = np.zeros((6, 5)), np.empty((2, 5))
+q = comm.Isend(u[1:3], right)
+if me >= 0: comm.Recv([<<u[[0, 5]]||rows>>, MPI.DOUBLE], source=left)  # BUG
+q.Wait()"""),
+    ("invalid-argument", "sums_into_a_converted_copy", 2, """
+total = np.zeros(4, "f")
+comm.Allreduce(np.ones(4), <<total.astype("d")||d[:4]>>, op=MPI.SUM)  # BUG"""),
     ("argument-mismatch", "root_of_the_other_group", 4, """
 half = comm.Split(me // 2, me)
 inter = half.Create_intercomm(0, comm, 2 if me < 2 else 0)
