@@ -67,6 +67,25 @@ C_SCREENS: Final = [
     MPI_Allreduce(&d[0], &d[1], 1, MPI_DOUBLE, MPI_SUM, comm); /* BUG */
     <<if (me) MPI_Bcast(a, 1, MPI_INT, 0, comm);||>>
   }"""),
+    ("invalid-argument", "tag_of_a_signed_hash", 2, """
+  int tag = (<<int||unsigned>>)((me + 1) * 2654435769u) % 32768;
+  MPI_Irecv(b, 1, MPI_INT, left, MPI_ANY_TAG, comm, &r);
+  MPI_Send(a, 1, MPI_INT, right, tag, comm); /* BUG */
+  MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
+    ("invalid-argument", "sums_outside_of_its_group", 4, """
+  MPI_Comm even;
+  MPI_Comm_split(comm, me % 2 ? MPI_UNDEFINED : 0, me, &even);
+  <<||if (even != MPI_COMM_NULL)>>
+  MPI_Allreduce(a, b, 1, MPI_INT, MPI_SUM, even); /* BUG */
+  if (even != MPI_COMM_NULL) MPI_Comm_free(&even);"""),
+    ("crash", "index_of_no_request", 2, """
+  int which = 0;
+  MPI_Irecv(b, 1, MPI_INT, left, 1, comm, &r);
+  MPI_Send(a, 1, MPI_INT, right, 1, comm);
+  for (int i = 0; i < <<2||1>>; i++) {
+    MPI_Waitany(1, &r, &which, MPI_STATUS_IGNORE);
+    big[(long)which * 100000] = 1; /* BUG */
+  }"""),
     ("request-misuse", "starts_again_without_a_wait", 2, """
   MPI_Send_init(a, 1, MPI_INT, right, 1, comm, &r);
   MPI_Recv_init(b, 1, MPI_INT, left, 1, comm, &q);
