@@ -27,6 +27,7 @@ from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.tasks import Session
+    from weft.tasks.answers import Answer
 
 SCRIPTED = 600.0
 """Seconds that a command of a script may take, unless --timeout says otherwise."""
