@@ -107,6 +107,19 @@ C_SCREENS: Final = [
   struct { float *rows[2]; double *edge; } part = {{0}, calloc(8, sizeof(double))};
   MPI_Bcast(&part.edge[4], 4, <<MPI_FLOAT||MPI_DOUBLE>>, 0, comm); /* BUG */
   free(part.edge);"""),
+    ("invalid-argument", "one_status_for_all_requests", 2, """
+  MPI_Status last<<||[2]>>;
+  MPI_Irecv(b, 1, MPI_INT, left, 1, comm, &rs[0]);
+  MPI_Isend(a, 1, MPI_INT, right, 1, comm, &rs[1]);
+  MPI_Waitall(2, rs, <<&||>>last); /* BUG */"""),
+    ("invalid-argument", "count_of_another_type", 2, """
+  MPI_Status status;
+  int much;
+  MPI_Isend(a, 3, MPI_INT, right, 1, comm, &r);
+  MPI_Probe(left, 1, comm, &status);
+  MPI_Get_count(&status, <<MPI_DOUBLE||MPI_INT>>, &much);
+  MPI_Recv(b, much, MPI_INT, left, 1, comm, &status); /* BUG */
+  MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
     ("request-misuse", "starts_again_without_a_wait", 2, """
   MPI_Send_init(a, 1, MPI_INT, right, 1, comm, &r);
   MPI_Recv_init(b, 1, MPI_INT, left, 1, comm, &q);

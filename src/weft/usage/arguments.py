@@ -33,11 +33,11 @@ from weft.usage.argument_scan import CheckedFunctions, find_suspect_events
 from weft.usage.buffer_aliasing import find_aliased_buffers as shared_bytes
 from weft.usage.file_modes import find_wrong_file_calls as wrong_files
 from weft.usage.fortran_errors import find_calls_without_ierror
-from weft.usage.fortran_statuses import describe_small_status, find_small_statuses
 from weft.usage.freed_handles import find_freed_communicator
 from weft.usage.freed_handles import find_freed_handles as stale
 from weft.usage.python_temporaries import find_lost_receives
 from weft.usage.resource_leaks import CLASSES
+from weft.usage.small_statuses import describe_small_status, find_small_statuses
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
 _RECEIVING = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES
@@ -61,7 +61,7 @@ _ON_REQUESTS = word_set("Start") | calls.CANCELS | calls.RELEASES
 _SORTS = CheckedFunctions(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
 _MOST_PACKED = 1000
 """Calls that pack near the end of their buffer which are looked at."""
-_UNDEFINED_COLOUR = -32766
+_UNDEFINED = -32766
 _TO_ROOT = calls.forms_of(calls.TO_ROOT, Form.BLOCKING, Form.NONBLOCKING)
 _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
 """Where MPI ends a process for what came in a message, too."""
@@ -111,7 +111,7 @@ class _ArgumentChecks:
             self._check_uncommitted_datatypes, self._check_operations, self._check_negative_arguments,
             self._check_packing, self._check_same_buffer, self._check_shared_bytes_and_freed_handles,
             self._check_in_place, self._check_split_colors, self._check_group_ranks, self._check_file_modes,
-            self._check_fortran, self._check_lost_receives, self._check_error_classes,
+            self._check_ierror_and_statuses, self._check_lost_receives, self._check_error_classes,
             self._check_aborted_call,
         )  # fmt: skip
         for check in checks:
@@ -163,7 +163,20 @@ class _ArgumentChecks:
         for function, which in self._suspects_by_function("count"):
             name = function.slot["count"].name
             bad = self._where_significant(which[self.events["count"][which] < 0], name)
-            yield from self._make_findings(bad, name, lambda e: f"a negative {_parameter_name(e, 'count')}, {e.count},")
+            yield from self._make_findings(bad, name, self._describe_negative_count)
+
+    def _describe_negative_count(self, event: Event) -> str:
+        """Describe a negative count of a call; of MPI_UNDEFINED with the call that returned it just before."""
+        name = _parameter_name(event, "count")
+        asked = self._events_calling(word_set("Get_count Get_elements"))
+        asked = asked[asked < event.index][-1:] if event.count == _UNDEFINED else asked[:0]
+        for before in map(self.rank.event, asked.tolist()):
+            if before.args.get("count") == _UNDEFINED and before.datatype is not None:
+                return (
+                    f"the {name} MPI_UNDEFINED, which {call_at(before)} returned because the message is not made of "
+                    f"whole elements of {before.datatype.name},"
+                )
+        return f"a negative {name}, {event.count},"
 
     def _where_significant(self, which: Ints, parameter: str) -> Ints:
         """Return the events, all of one function, in which a parameter is significant."""
@@ -506,7 +519,7 @@ class _ArgumentChecks:
         ):
             colour = found.get("color")
             if isinstance(colour, np.ndarray):
-                bad = (colour < 0) & (colour != _UNDEFINED_COLOUR)
+                bad = (colour < 0) & (colour != _UNDEFINED)
                 yield from self._make_findings(events[bad], "color", lambda e: f"the negative color {e.args['color']}")
 
     def _check_group_ranks(self) -> Iterator[Finding]:
@@ -526,8 +539,8 @@ class _ArgumentChecks:
         for index, parameter, why in wrong_files(self.rank):
             yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
-    def _check_fortran(self) -> Iterator[Finding]:
-        """Find calls of Fortran without their last argument, or with a status that is too small."""
+    def _check_ierror_and_statuses(self) -> Iterator[Finding]:
+        """Find calls of Fortran without their last argument, and calls with a status that is too small."""
         yield from self._make_findings(
             np.array(list(find_calls_without_ierror(self.rank)), np.int64), "ierror",
             _constant_text("no `ierror`, so that it writes the error code to whatever address it finds there,"),

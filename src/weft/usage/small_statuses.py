@@ -1,4 +1,4 @@
-"""Find statuses of Fortran that are declared too small for what MPI writes there (MPI-4.1, 3.2.5)."""
+"""Find statuses that are declared too small for what MPI writes there (MPI-4.1, 3.2.5), in Fortran and in C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from weft import sources
 from weft.base.lazy import dataclass
 from weft.sources.call_arguments import find_call_arguments, split_at_commas
-from weft.sources.statement import is_fortran, join_fortran, normalize_fortran
+from weft.sources.statement import find_language, is_fortran, join_fortran, normalize_fortran, without_comments
 from weft.trace import Event, Rank
 
 _SIZES: Final = {"open mpi": 6, "mpich": 5, "intel": 5}
@@ -30,7 +30,9 @@ _NUMBER: Final = re.compile(r"\d+(?:\s*\*\s*\d+)*")
 
 @dataclass(frozen=True)
 class SmallStatus:
-    """A status, or an array of them, that is too small: its name, its integers, and how many MPI writes."""
+    """A status, or an array of them, that is too small: its name, its size, and how much MPI writes; in integers in
+    Fortran, in statuses in C.
+    """
 
     index: int
     name: str
@@ -43,16 +45,21 @@ class SmallStatus:
 def find_small_statuses(rank: Rank) -> Iterator[SmallStatus]:
     """Yield the first call of each line of a rank that gives MPI a status of too few integers."""
     size = _status_size(rank)
-    if not size:
-        return
     sites, first = np.unique(rank.events["site"], return_index=True)
     for site, index in zip(sites.tolist(), first.tolist(), strict=True):
-        if is_fortran(rank.site(site).file or ""):
+        file = rank.site(site).file or ""
+        if is_fortran(file) and size:
             yield from _check_statuses(rank.event(index), size)
+        elif find_language(file) == "c":
+            yield from _check_array_of_statuses(rank.event(index))
 
 
 def describe_small_status(small: SmallStatus) -> str:
     """Return words for a status that is too small, with the remedy, as an object of `gives MPI_Recv`."""
+    if small.parameter == "array_of_statuses" and small.needed == small.statuses:
+        room = "a single status" if small.declared == 1 else f"{small.declared} statuses"
+        remedy = f"declare `MPI_Status {small.name}[{small.statuses}]`"
+        return f"`{small.name}`, {room}, where it writes {small.statuses} ({remedy}),"
     each = "a status" if small.statuses == 1 else f"{small.statuses} statuses"
     shape = "MPI_STATUS_SIZE" if small.statuses == 1 else f"MPI_STATUS_SIZE, {small.statuses}"
     integers = "1 integer" if small.declared == 1 else f"{small.declared} integers"
@@ -85,6 +92,39 @@ def _check_statuses(event: Event, size: int) -> Iterator[SmallStatus]:
         declared = _find_declared_size(join_fortran(source[1][: statement.first - 1], file), name, size)
         if declared is not None and declared < statuses * size:
             yield SmallStatus(event.index, name, parameter.name, declared, statuses * size, statuses)
+
+
+def _check_array_of_statuses(event: Event) -> Iterator[SmallStatus]:
+    """Yield the array of statuses of a call in C if it has fewer than the call writes: a single status, as in
+    `MPI_Waitall(4, requests, &status)`, or an array of a length that is a number.
+    """
+    place = next((i for i, p in enumerate(event.function.parameters) if p.name == "array_of_statuses"), None)
+    kept, file = sources.sources_of(event.rank.trace), event.site.file or ""
+    statement = kept.statement(file, event.site.line) if place is not None and event.count > 1 else None
+    source = kept.lines(file, 1) if statement is not None else None
+    if place is None or statement is None or source is None:
+        return
+    given = find_call_arguments(statement.lines, event.function.name) or []
+    name = re.fullmatch(r"\s*(&?)\s*(\w+)\s*", given[place]) if place < len(given) else None
+    declared = _count_declared_statuses(without_comments(source[1], file), name[2]) if name is not None else None
+    if name is not None and declared is not None and declared < event.count:
+        yield SmallStatus(event.index, name[2], "array_of_statuses", declared, event.count, event.count)
+
+
+def _count_declared_statuses(lines: Sequence[str], name: str) -> int | None:
+    """Return how many statuses the variable `name` has in a file of C; None if it is declared more than once there, or
+    with a length that is not a number. `lines`: the file without comments.
+    """
+    found = [
+        entity
+        for one in re.finditer(r"\bMPI_Status\s+([^;(){}]*)[;)]", "\n".join(lines))
+        for entity in split_at_commas(one[1])
+        if re.search(rf"\b{name}\b", entity)
+    ]
+    if len(found) != 1:
+        return None
+    length = re.fullmatch(rf"\s*{name}\s*(?:\[\s*(\d+)\s*\])?\s*", found[0])
+    return int(length[1] or 1) if length is not None else None
 
 
 def _find_declared_size(statements: Sequence[str], name: str, size: int) -> int | None:

@@ -1,11 +1,11 @@
-"""Declarations of statuses in Fortran: how many integers each has, and where nothing is known for certain."""
+"""Declarations of statuses: how much room each has, and where nothing is known for certain."""
 
 from __future__ import annotations
 
 import pytest
 
 from weft.sources.statement import join_fortran
-from weft.usage.fortran_statuses import _find_declared_size
+from weft.usage.small_statuses import _count_declared_statuses, _find_declared_size
 
 SIZE = 5
 HOST = ["program p", "integer :: st(3)", "call mpi_init(e)", "contains", "subroutine s(a)"]
@@ -43,3 +43,16 @@ def test_the_size_of_a_status_is_that_of_its_declaration(lines: list[str], size:
 def test_a_declaration_of_fixed_form_goes_on_in_the_sixth_column() -> None:
     lines = ["c     integer st(9)", "      subroutine s(a)", "      integer x,", "     &  st(3)", "      x = 1"]
     assert _find_declared_size(join_fortran(lines, "a.f"), "st", SIZE) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("MPI_Status st;", 1), ("MPI_Status a, st[4], *b;", 4), ("MPI_Status *st = NULL;", None),
+        ("MPI_Status st[n];", None), ("f() { MPI_Status st; } g() { MPI_Status st[2]; }", None),
+        ("void f(MPI_Status *st);", None), ("MPI_Status *s, last;", None), ("MPI_Status st[2][3];", None),
+        ("std::vector<MPI_Status> st(4);", None), ("void f(MPI_Status st) { }", 1),
+    ],
+)  # fmt: skip
+def test_the_length_of_an_array_of_statuses_is_a_number_of_its_only_declaration(text: str, count: int | None) -> None:
+    assert _count_declared_statuses([text], "st") == count
