@@ -120,6 +120,14 @@ C_SCREENS: Final = [
   MPI_Get_count(&status, <<MPI_DOUBLE||MPI_INT>>, &much);
   MPI_Recv(b, much, MPI_INT, left, 1, comm, &status); /* BUG */
   MPI_Wait(&r, MPI_STATUS_IGNORE);"""),
+    ("rma-race", "displacements_in_elements", 2, """
+  double *table;
+  MPI_Win win;
+  MPI_Win_allocate(8 * sizeof *table, <<1||sizeof *table>>, MPI_INFO_NULL, comm, &table, &win);
+  MPI_Win_fence(0, win);
+  MPI_Put(d, 1, MPI_DOUBLE, 0, me, 1, MPI_DOUBLE, win); /* BUG */
+  MPI_Win_fence(0, win);
+  MPI_Win_free(&win);"""),
     ("request-misuse", "starts_again_without_a_wait", 2, """
   MPI_Send_init(a, 1, MPI_INT, right, 1, comm, &r);
   MPI_Recv_init(b, 1, MPI_INT, left, 1, comm, &q);

@@ -270,5 +270,17 @@ def test_a_flush_gives_the_origin_buffer_back(flush: str) -> None:
     assert _origins(put(0, name="Get"), call(0, flush, **arguments), put(0, name="Get", disp=64)) == []
 
 
+@pytest.mark.parametrize("disp", [0, 2, 4])
+def test_elements_that_meet_in_part_are_told_to_need_a_displacement_unit(disp: int) -> None:
+    run = Run()
+    run.fence()
+    run.op(0)
+    run.op(1, disp=disp)
+    run.fence()
+    messages = [finding.message for finding in run.find()]
+    assert len(messages) == (disp < 4)
+    assert all(("make the window with a displacement unit of 4" in one) == (disp == 2) for one in messages), messages
+
+
 def test_two_puts_from_one_buffer_only_read_it() -> None:
     assert _origins(put(0), put(0, disp=64)) == []

@@ -18,9 +18,11 @@ from weft.order import Order
 from weft.terms.argument_columns import Ints
 from weft.terms.buffer_blocks import number_shapes
 from weft.terms.byte_layouts import Layout, first_shared_blocks, gapless_layout, share_bytes
+from weft.terms.datatype_sizes import size_in_bytes
 from weft.terms.event_findings import call_at, cause_key, make_finding, make_left_out_note
 from weft.terms.windows import EXCLUSIVE, SHARED
-from weft.trace import Trace
+from weft.trace import Event, Trace
+from weft.trace.layout import ID_DYNAMIC
 from weft.usage.lock_handovers import Handovers
 from weft.usage.window_accesses import LOCAL, READ, STORED, UPDATE, WRITE, RmaAccesses
 
@@ -327,7 +329,7 @@ class _TargetAccesses:
             "rma-race",
             f"rank {first.rank.index} {self._describe_access(one)} and rank {second.rank.index} "
             f"{self._describe_access(two)} access the same {plural(shared, 'byte')} of rank {target}'s window "
-            f"({sorts}), and nothing orders them: add a synchronisation of the window between them",
+            f"({sorts}), and nothing orders them: {_describe_remedy(first, second, met[1][0] - met[0][0])}",
             [first, second],
             severity="warning" if atomic else "error",
             certainty="possible" if atomic else "certain",
@@ -378,6 +380,25 @@ class _TargetAccesses:
 
 _OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "low")
 """What the accesses of one class have in common, the last the first to sort by."""
+
+
+def _describe_remedy(first: Event, second: Event, distance: int) -> str:
+    """Return words for what ends a race of two accesses; `distance`: bytes from the begin of the first to that of the
+    second. If displacements count bytes and the elements of both meet in part, the displacement unit is to blame.
+    """
+    at, other = (event.args.get("target_disp") for event in (first, second))
+    types = {event.args.get("target_datatype") for event in (first, second)}
+    [datatype, *others] = types
+    is_basic = isinstance(datatype, int) and datatype < ID_DYNAMIC and not others
+    width = size_in_bytes(first.rank.datatype(datatype)) if is_basic else None
+    if not isinstance(at, int) or not isinstance(other, int) or not width or other - at != distance:
+        return "add a synchronisation of the window between them"
+    if distance % width == 0:
+        return "add a synchronisation of the window between them"
+    return (
+        f"the displacements {at} and {other} count bytes, while an element has {width}: make the window with a "
+        f"displacement unit of {width}"
+    )
 
 
 def _have_different_elements(accesses: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
