@@ -270,7 +270,7 @@ def _race_finding(trace: Trace, match: Match, races: Races, race_index: int, bey
     sites = [describe.finding_site(trace.event(*event)) for event in events]
     comm = trace.communicators[int(posts.comm[row])]
     tag = int(posts.tag[row])
-    where = "" if comm.index == 0 else f" on {comm.name}"
+    where = "" if comm.index == 0 else f" on {describe.communicator_words(comm)}"
     # A matched probe is the post of its receive; mpi4py's recv() is one, and nobody wrote a probe there.
     verb = "saw" if races.probe[race_index] else "took"
     message = (
