@@ -3,7 +3,8 @@
 # left out, with its name: the tests that need it are skipped.
 set -euo pipefail
 wanted=(gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils otf2-tools chromium
-    chromium-driver zsh fish groff slurm-wlm munge autoconf automake libtool fuse3 libfuse3-dev pkg-config "$@")
+    chromium-driver zsh fish groff slurm-wlm munge nodejs xz-utils iproute2
+    autoconf automake libtool fuse3 libfuse3-dev pkg-config "$@")
 # autoconf, automake, libtool: tools/cilk5.sh; fuse3, libfuse3-dev, pkg-config: a slow disk, tests/launch/test_slow_disk.py
 pvm=(pvm pvm-dev) # tests/pvm
 

@@ -52,8 +52,10 @@ if [ ! -e "$root" ]; then
         # The kernel starts the emulator; debootstrap ends with an error where it does not.
         mountpoint -q /proc/sys/fs/binfmt_misc || mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc || true
     fi
+    script=() # of a suite that is newer than this debootstrap: sid's
+    if [ ! -e "/usr/share/debootstrap/scripts/${suite%-*}" ]; then script=(/usr/share/debootstrap/scripts/sid); fi
     debootstrap --variant=minbase --include=$packages "${foreign[@]}" "${suite%-*}" "$root.made" "$(bash "$tools/mirror.sh")" \
-        >"$root.log" 2>&1 || { tail -5 "$root.log" >&2; exit 1; }
+        "${script[@]}" >"$root.log" 2>&1 || { tail -5 "$root.log" >&2; exit 1; }
     mv "$root.made" "$root"
 fi
 

@@ -364,7 +364,7 @@ class Group(Facts):
 
 
 class Pair(Facts):
-    """Two lines that race, and how often."""
+    """Two lines that race, and how often; `variable` where the finding has several."""
 
     file: str
     line: int
@@ -373,6 +373,7 @@ class Pair(Facts):
     other_line: int
     other_write: bool
     count: int
+    variable: str | None = None
 
 
 class CheckCase(Evidence):

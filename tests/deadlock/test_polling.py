@@ -140,6 +140,21 @@ def test_polls_in_turn_wait_for_any_of_what_they_ask_for() -> None:
         assert len(deadlock.find(sampled(b))) == (not served)
 
 
+@pytest.mark.parametrize("polls_other", [True, False])
+def test_all_polls_of_a_loop_are_named(*, polls_other: bool) -> None:
+    b = Builder(ranks=2, ended="interrupted")
+    b.ranks[0].open.barrier(site=at(9), enter=2000)
+    r1 = b.ranks[1]
+    request = r1.irecv(0, tag=5, site=at(4))
+    for step in range(20):
+        now = int((0.1 + step * 0.14) * SECOND)
+        r1.test(request, flag=False, site=at(5), enter=now, exit=now + 10)
+        if polls_other:
+            r1.iprobe(ANY, 7, flag=False, site=at(6), enter=now + 20, exit=now + 30)
+    message = only(sampled(b)).message
+    assert (", also iprobe(source=ANY_SOURCE, tag=7) at step.py:6" in message) == polls_other, message
+
+
 def test_ranks_that_poll_for_each_other_and_nobody_in_a_call() -> None:
     b = Builder(ranks=2, ended="interrupted")
     for rank, other in zip(b.ranks, (1, 0), strict=True):

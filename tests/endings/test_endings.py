@@ -174,6 +174,20 @@ def test_a_crash_names_signal_address_and_line() -> None:
     )
 
 
+@pytest.mark.parametrize(("index", "later"), [(-32766, False), (0, False), (-32766, True)])
+def test_a_crash_just_after_a_wait_for_no_request_names_its_undefined_index(index: int, *, later: bool) -> None:
+    b = Builder(ranks=1, ended="crashed")
+    r = b.ranks[0]
+    r.call("MPI_Waitany", count=1, array_of_requests=[1], index=index, site=("a.c", 5, "main"))
+    if later:
+        r.barrier()
+    r.add_ending(EndingKind.SIGNAL, code=11, name="SIGSEGV")
+    r.state = State.RUNNING
+    [one] = found(b.open())
+    words = "just after waitany at a.c:5 found no active request and gave the index MPI_UNDEFINED"
+    assert (words in one.message) == (index < 0 and not later), one.message
+
+
 def test_a_handler_that_came_back_is_no_crash() -> None:
     b = Builder(ranks=1, ended="finished")
     b.ranks[0].add_ending(EndingKind.SIGNAL, code=11, name="SIGSEGV")

@@ -9,6 +9,8 @@ from weft.match import match_operations
 from weft.order import order_events
 from weft.races import find
 from weft.trace.builder import ANY, Builder
+from weft.trace.layout import Def
+from weft.trace.varint import encode_unsigned
 
 
 def races(b: Builder) -> list[Finding]:
@@ -149,6 +151,22 @@ def test_a_header_and_its_body_from_the_same_source_is_a_note() -> None:
     assert severities(b) == {"note"}
 
 
+@pytest.mark.parametrize("line", [14, 15])
+def test_a_line_that_several_callers_reach_is_one_line_of_a_pool(line: int) -> None:
+    b = Builder(ranks=3)
+    r0 = b.ranks[0]
+    for r in b.ranks[1:]:
+        for _ in range(3):
+            r.send(0, 1, site=at(31))
+            r.recv(0, 2)
+    code = r0.site(at(14)), r0.site(at(line))
+    r0.define(Def.SITE, b"".join(map(encode_unsigned, (90, 0, 0, code[1], 0, 0))))
+    for k, source in enumerate(CAME):
+        r0.recv(ANY, 1, got=source, site=(code[0], 90)[k % 2])
+        r0.send(source, 2)
+    assert ("warning" in severities(b)) == (line == 15)
+
+
 def two(second: int | None, *, count: int = 1, room: int = 1, datatype: str = "MPI_INT") -> Finding:
     """Ranks 1 and 2 each send to rank 0, which receives from any, and then from any again or from rank `second`."""
     b = Builder(ranks=3)
@@ -204,8 +222,13 @@ def test_probes_of_any_source_race_where_nothing_is_received_at_all() -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("asks", [True, False])
-def test_a_receive_of_the_length_that_its_probe_saw_fits_whichever_message_comes(*, asks: bool, waits: bool) -> None:
-    """Without MPI_Get_count the length is the program's own, and the longer message would not fit."""
+@pytest.mark.parametrize("beside", [0, 40])
+def test_a_receive_of_the_length_that_its_probe_saw_fits_whichever_message_comes(
+    *, asks: bool, waits: bool, beside: int
+) -> None:
+    """Without MPI_Get_count the length is the program's own, and the longer message would not fit. `beside`: calls of
+    another thread in between.
+    """
     b = Builder(ranks=3)
     r0, *senders = b.ranks
     for sender, count in zip(senders, (1, 8), strict=True):
@@ -213,6 +236,8 @@ def test_a_receive_of_the_length_that_its_probe_saw_fits_whichever_message_comes
         message = r0.mprobe(ANY, 1, got=sender.index, received=4 * count, site=at(10))
         if asks:
             r0.call("MPI_Get_count", status=message.status, datatype="MPI_INT", count=count)
+        for _ in range(beside):
+            r0.call("MPI_Comm_rank", comm=2, thread=1)
         if waits:
             r0.wait(r0.imrecv(message, count=count, site=at(12)))
         else:

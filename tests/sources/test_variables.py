@@ -74,7 +74,7 @@ def compiled(folder: Path, text: str, suffix: str, *options: str) -> DwarfModule
 def place_of(folder: Path, call: str, nth: int = 0) -> int:
     """The return address of the nth call of a function in `outer`, less one."""
     text = subprocess.run(["objdump", "-d", folder / "a.so"], check=True, capture_output=True, text=True).stdout
-    lines = text[text.index("<outer") :].splitlines()
+    lines = text[text.index("outer") :].splitlines()
     places = [i for i, line in enumerate(lines) if "call" in line and f"<{call}" in line]
     return int(lines[places[nth] + 1].split(":")[0], 16) - 1
 
@@ -139,6 +139,40 @@ def test_a_static_variable_that_shares_its_place_has_no_certain_type(tmp_path: P
     assert types[56] >= 0, "alone is real(8)"
 
 
+CONTAINERS = """
+#include <array>
+#include <vector>
+extern "C" void take(const void *);
+struct Grid { double *cells; std::vector<float> edges; int ids[4]; };
+template <class T> struct Field {
+  std::vector<T> data_;
+  __attribute__((noinline)) void outer(Grid *grid, const std::vector<short> &few, double *&moved, long n) const {
+    std::array<T, 3> three{};
+    take(three.data());
+    take(few.data() + n);
+  }
+};
+template struct Field<long>;
+"""
+
+
+@pytest.mark.parametrize("options", [("-g", "-O0"), ("-g", "-O2"), ("-gdwarf-4", "-O1")])
+def test_elements_of_containers_and_of_members_are_known(tmp_path: Path, options: tuple[str, ...]) -> None:
+    need("g++")
+    module = compiled(tmp_path, CONTAINERS, "cpp", "-std=c++17", *options)
+    place = place_of(tmp_path, "take")
+    held = {
+        "three": "long int", "few": "short int", "data_": "long int", "this->data_": "long int", "moved": "double",
+        "grid->cells": "double", "grid->edges": "float", "grid->ids": "int [4]",
+    }  # fmt: skip
+    for name, text in held.items():
+        shape = module.find_pointed_type(place, name)
+        assert shape is not None and shape.text == text, name
+    for name in ("n", "grid", "grid->none", "none", "few.none"):
+        shape = module.find_pointed_type(place, name)
+        assert shape is None or (name == "grid" and shape.text == "Grid"), name
+
+
 def test_what_is_no_program_is_said(tmp_path: Path) -> None:
     (tmp_path / "no").write_bytes(b"\x7fELF\x02\x01" + bytes(40))
     with pytest.raises((ValueError, OSError)):
@@ -155,7 +189,13 @@ def test_what_is_no_program_is_said(tmp_path: Path) -> None:
         ("MPI_Send(\n   &a[i + 1], f(1, 2), t);", "a"),
         ("MPI_Send(a + k, 1, t);", "a"),
         ("MPI_Send((float *)buf, 4, t);", None),
-        ("MPI_Send(p->data, 4, t);", None),
+        ("MPI_Send(p->data, 4, t);", "p->data"),
+        ("MPI_Send(&grid.rows[2], 4, t);", "grid.rows"),
+        ("MPI_Send(v.data(), v.size(), t);", "v"),
+        ("MPI_Send(box->v.data() + n * k, 4, t);", "box->v"),
+        ("MPI_Send(rows[i].data(), 4, t);", None),
+        ("MPI_Send(v.end(), 4, t);", None),
+        ("MPI_Send(a + (b ? c : d), 1, t);", None),
         ("MPI_Send(data(), 4, t);", None),
         ("MPI_Send(a, 1); MPI_Send(b, 1);", None),
         ("MPI_Recv(a, 1);", None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import platform
 import shutil
@@ -94,6 +95,19 @@ def test_a_hung_program_is_told_with_the_reason_once_and_for_machines(
         assert main(["tasks", "--pid", str(process.pid), "--once"]) == 1
         assert "nothing can happen any more: task 2 (getter) waits" in capsys.readouterr().out
         assert process.poll() is None
+
+
+def test_the_prompt_of_a_program_that_runs_begins_with_what_its_tasks_wait_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, is_hung in ((), True), (("tick",), False):
+        with running(sys.executable, tmp_path, *arguments) as process:
+            monkeypatch.setattr(sys, "stdin", io.StringIO("where\n"))
+            assert main(["tasks", "--pid", str(process.pid)]) == is_hung
+            screen = capsys.readouterr().out
+            assert screen.startswith("nothing can happen any more: task 2 (getter) waits") == is_hung
+            assert screen.index("  waits: queue") < screen.index("(weft) where")
+            assert process.poll() is None
 
 
 NEW = [python for python in PYTHONS if "3.14" in python]

@@ -7,7 +7,8 @@ import pytest
 from weft.findings import Finding
 from weft.trace import State
 from weft.trace.builder import ANY, PROC_NULL, Builder, RankBuilder
-from weft.trace.layout import IN_PLACE, ROOT
+from weft.trace.layout import IN_PLACE, ROOT, Def
+from weft.trace.varint import encode_string
 from weft.usage.arguments import find
 
 
@@ -107,6 +108,36 @@ def test_a_returned_error_class_is_told() -> None:
     b.ranks[0].call("MPI_Type_commit", datatype=300, error=3)
     [finding] = find(b.open())
     assert finding.facts()["parameter"] == "datatype"
+
+
+def _ended_in_send(tag: int, reason: str) -> Finding:
+    b = Builder(ranks=1)
+    r = b.ranks[0]
+    r.open.send(0, tag=tag, site=("a.c", 5, "main"))
+    r.define(Def.ENDED, encode_string(f"internal_Send(1)...: failed\ncheck(2)...: {reason}\n"))
+    r.state = State.EXITED
+    [finding] = find(b.open())
+    return finding
+
+
+def test_a_tag_that_mpi_refused_is_told_with_the_largest_one_that_every_library_takes() -> None:
+    limit = "tags up to its attribute MPI_TAG_UB, of which the standard promises no more than 32,767"
+    assert limit in _ended_in_send(1 << 30, "Invalid tag, value is 1073741824").message
+    assert limit not in _ended_in_send(32767, "Invalid tag, value is 32767").message
+    assert limit not in _ended_in_send(1 << 30, "Invalid communicator").message
+    assert "gives MPI_Send the negative tag -4" in found(WRONG["tag"])[0].message
+
+
+@pytest.mark.parametrize("lines", [(5, 5), (5, 6)])
+def test_a_null_communicator_is_told_with_the_only_call_that_returned_one(lines: tuple[int, int]) -> None:
+    def make(r: RankBuilder) -> None:
+        for line in lines:
+            r.call("MPI_Comm_split", comm=2, color=-32766, newcomm=1, site=("a.c", line, "main"))
+        r.send(1, comm="MPI_COMM_NULL", site=("a.c", 9, "main"))
+
+    [finding] = found(make)
+    giver = "MPI_COMM_NULL, which comm_split at a.c:5 returned to it, at a.c:9"
+    assert (giver in finding.message) == (lines == (5, 5)), finding.message
 
 
 @pytest.mark.parametrize(("library", "error"), [("MPICH 5.0", 28), ("Open MPI 5.0", 34)])

@@ -38,7 +38,7 @@ def find_access_span(finding: Finding, site: Site, line_text: str) -> tuple[int,
 
     A write is looked for left of the assignment, a read right of it.
     """
-    name = finding.evidence.variable if isinstance(finding.evidence, CheckCase) else ""
+    name = find_variable_of_site(finding, site)
     if site.call not in ACCESSES or not name:
         return None
     spans = [
@@ -52,6 +52,20 @@ def find_access_span(finding: Finding, site: Site, line_text: str) -> tuple[int,
     if site.call == "write":
         return spans[0]
     return (behind or spans)[0] if len(behind) < 2 else choose_read_span(finding, site, behind, line_text)
+
+
+def find_variable_of_site(finding: Finding, site: Site) -> str:
+    """Return the variable that is accessed at a site of a finding, also if the finding has several; "" if it is
+    unknown.
+    """
+    held = finding.evidence
+    if not isinstance(held, CheckCase):
+        return ""
+    sites = ((pair, end) for pair in held.pairs for end in (
+        (pair.file, pair.line, pair.write), (pair.other_file, pair.other_line, pair.other_write),
+    ))  # fmt: skip
+    own = (site.file, site.line, site.call == "write")
+    return held.variable or next((pair.variable for pair, end in sites if end == own and pair.variable), "")
 
 
 def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], line_text: str) -> tuple[int, int]:

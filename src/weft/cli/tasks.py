@@ -27,6 +27,7 @@ from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.tasks import Session
+    from weft.tasks.answers import Answer
 
 SCRIPTED = 600.0
 """Seconds that a command of a script may take, unless --timeout says otherwise."""
@@ -89,11 +90,14 @@ def run(args: argparse.Namespace) -> int:
     if args.once:
         return show_tasks_once(opened, as_json=as_json)
     prompt = opened.console
+    is_hung = False
     try:
         with opened:
             if opened.first["text"]:
                 print(f"weft: {opened.first['text']}", file=sys.stderr)
-            if as_json or lines is None:
+            if lines is None and not as_json and (args.pid is not None or args.core):
+                is_hung = has_hung(print_tasks_and_waits(opened))
+            elif as_json or lines is None:
                 prompt.show("start", opened.first, None)
             if lines is not None:
                 prompt.run(lines, echo=True)
@@ -105,22 +109,36 @@ def run(args: argparse.Namespace) -> int:
     except Quit:
         pass
     unseen = lines is not None or not sys.stdin.isatty()
-    return FAILED_STATUS if unseen and (prompt.failed or opened.debugger.stop.why in ("deadlock", "stuck")) else 0
+    is_hung = is_hung or opened.debugger.stop.why in ("deadlock", "stuck")
+    return FAILED_STATUS if unseen and (prompt.failed or is_hung) else 0
 
 
 def show_tasks_once(opened: Session, *, as_json: bool) -> int:
     """Print all tasks and what they wait for, once; return 1 if the program is in a deadlock, or cannot go on."""
-    from weft.tasks.answers import render_verdict
     from weft.tasks.console import SCHEMA
 
     with opened:
-        tasks, waits = opened.do("tasks"), opened.do("waits")
         if as_json:
-            told = {"tasks": tasks["tasks"], "waits": waits, "children": tasks["children"]}
-            print(json.dumps({"schema": SCHEMA, **told}))
+            tasks, waits = opened.do("tasks"), opened.do("waits")
+            answer = {"tasks": tasks["tasks"], "waits": waits, "children": tasks["children"]}
+            print(json.dumps({"schema": SCHEMA, **answer}))
         else:
-            print(*render_verdict(waits), *opened.console.render_answer(tasks), sep="\n")
-    return FAILED_STATUS if waits["deadlocks"] or waits["hung"] else 0
+            waits = print_tasks_and_waits(opened)
+    return FAILED_STATUS if has_hung(waits) else 0
+
+
+def has_hung(waits: Answer) -> bool:
+    """Return whether the answer to `waits` says that tasks wait for each other, or that the program cannot go on."""
+    return bool(waits["deadlocks"] or waits["hung"])
+
+
+def print_tasks_and_waits(opened: Session) -> Answer:
+    """Print all tasks and what they wait for, as text; return the answer to `waits`."""
+    from weft.tasks.answers import render_verdict
+
+    tasks, waits = opened.do("tasks"), opened.do("waits")
+    print(*render_verdict(waits), *opened.console.render_answer(tasks), sep="\n", flush=True)
+    return waits
 
 
 def open_session(args: argparse.Namespace) -> Session:

@@ -6,6 +6,7 @@ function. Variables in registers, in two places, or of a length known only at ru
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,9 @@ _INTEGERS: Final = frozenset((2, 5, 6, 7, 8, 0x10))
 _SCOPES: Final = frozenset(("DW_TAG_namespace", "DW_TAG_module"))
 _BLOCKS: Final = frozenset(("DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_subprogram"))
 _POINTERS: Final = frozenset(("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type"))
+_CLASSES: Final = frozenset(("DW_TAG_structure_type", "DW_TAG_class_type"))
+_CONTAINERS: Final = ("vector<", "array<", "valarray<", "span<", "basic_string<")
+"""What has its elements in one piece of memory; their type is the first parameter of the template."""
 _OP_ADDR, _OP_FBREG, _OP_CFA, _OP_RBP = 0x03, 0x91, 0x9C, 0x56
 _RBP_TO_CFA: Final = 16
 """Behind `push %rbp; mov %rsp,%rbp` the frame ends two words above %rbp (the ABI for x86-64, 3.2.2)."""
@@ -188,8 +192,9 @@ class DwarfModule:
         return told.value.decode(errors="replace") if told is not None else ""
 
     def find_pointed_type(self, address: int, name: str) -> Shape | None:
-        """Return the type of the elements of the pointer or array called `name` in the innermost scope at an address.
-        None if no such variable is known there, or it is neither.
+        """Return the type of the elements of the pointer, array or C++ container called `name` in the innermost scope
+        at an address; it may be a member, as in `grid->cells`. None if no such variable is known there, or it is none
+        of these.
         """
         unit = self.find_unit(address)
         if unit is None:
@@ -198,10 +203,29 @@ class DwarfModule:
         inner = [die for die, _ in self._variables_in_scope(function, address)] if function is not None else []
         inner = [*self._enclosing_variables(function), *inner]
         outer = [die for die in self._top_level_entries(unit.get_top_DIE()) if die.tag == "DW_TAG_variable"]
-        for die in (*reversed(inner), *outer):
-            if self._name(die) == name:
-                return self._pointed_type(die)
-        return None
+        first, *members = re.split(r"\.|->", name)
+        scope = [*reversed(inner), *outer]
+        die = next((die for die in scope if self._name(die) == first), None)
+        if die is None:  # in a method, a member of its object
+            die = next((die for die in reversed(inner) if self._name(die) == "this"), None)
+            members = [first, *members]
+        for member in members:
+            die = self._find_member(die, member) if die is not None else None
+        return self._pointed_type(die) if die is not None else None
+
+    def _find_member(self, die: Any, name: str) -> Any:
+        """Return the entry of a member of the structure or class that a variable is of, or points to; None if it has
+        none of that name.
+        """
+        kind = self._read_type(die)
+        if kind is not None and kind.tag in _POINTERS:
+            kind = self._read_type(kind)
+        if kind is None or kind.tag not in _CLASSES:
+            return None
+        return next(
+            (child for child in kind.iter_children() if child.tag == "DW_TAG_member" and self._name(child) == name),
+            None,
+        )
 
     # Entries
 
@@ -359,16 +383,26 @@ class DwarfModule:
     # Types
 
     def _pointed_type(self, die: Any) -> Shape | None:
-        """Return the type that a pointer points to or an array holds, None for any other variable."""
-        of = self._find_origin(die)
-        kind = (
-            self._strip_qualifiers(of.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in of.attributes else None
-        )
+        """Return the type that a pointer points to or an array or container holds, None for any other variable."""
+        kind = self._read_type(die)
+        if kind is not None and kind.tag in ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type"):
+            kind = self._read_type(kind)
         if kind is None:
             return None
         if kind.tag in _POINTERS and "DW_AT_type" in kind.attributes:
             return self._find_shape(kind.get_DIE_from_attribute("DW_AT_type"))
+        if kind.tag in _CLASSES and self._name(kind).startswith(_CONTAINERS):
+            element = next((child for child in kind.iter_children() if child.tag == "DW_TAG_template_type_param"), None)
+            known = element is not None and "DW_AT_type" in element.attributes
+            return self._find_shape(element.get_DIE_from_attribute("DW_AT_type")) if known else None
         return self._find_shape(kind) if kind.tag == "DW_TAG_array_type" else None
+
+    def _read_type(self, die: Any) -> Any:
+        """Return the entry of a variable's type, without typedefs and qualifiers; None if it has none."""
+        of = self._find_origin(die)
+        return (
+            self._strip_qualifiers(of.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in of.attributes else None
+        )
 
     def _strip_qualifiers(self, die: Any) -> Any:
         """Return what is left of a type without typedefs and qualifiers such as `const`."""

@@ -27,9 +27,18 @@ from weft.errors import WeftError
 from weft.evidence import CheckCase, Evidence, Line, Loop, Pair
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
-from weft.openmp import device_copies, merged_tasks, messages, private_variables, reductions, remedies
+from weft.openmp import (
+    device_copies,
+    merged_tasks,
+    messages,
+    missing_order,
+    private_variables,
+    reductions,
+    remedies,
+)
 from weft.openmp.build import BuiltProgram, build_program
 from weft.openmp.directives import OpenMPDirective
+from weft.openmp.missing_order import MissingOrder
 from weft.openmp.raw_findings import (
     Access,
     NamedElement,
@@ -479,9 +488,20 @@ def make_findings(
         frozenset((one.access.strand.at, one.other_access.strand.at))
         for races in causes.values() for one in races if one.crosses
     }  # fmt: skip
-    for races in merge_container_races(causes):
-        certain = [one for one in races if not one.chunk]
-        yield _make_race_finding(sorted(certain or races, key=race_sort_key), crossed)
+    sorted_causes = [
+        sorted([one for one in races if not one.chunk] or races, key=race_sort_key)
+        for races in merge_container_races(causes)
+    ]
+    by_order = [races for races in sorted_causes if not remedies.suggest_remedy_of_variable(races)]
+    for races in sorted_causes:
+        if races not in by_order:
+            yield _make_race_finding(races, crossed)
+    for order, groups in missing_order.group_by_missing_order(by_order):
+        races = [race for one in groups for race in one]
+        if order is None or len({race.named.name for race in races}) == 1:
+            yield _make_race_finding(races, crossed)
+        else:
+            yield _make_order_finding(order, races, crossed)
 
 
 def merge_container_races(
@@ -563,51 +583,80 @@ def _describe_access_strand(access: Access) -> str:
 
 
 def _make_race_finding(races: Sequence[RawOpenMPFinding], crossed: Collection[frozenset[AccessPlace]] = ()) -> Finding:
-    """Return one finding for all races of one cause. The first race gives the message; all give places and counts.
+    """Return one finding for all races of one variable. The first race gives the message; all give places and counts.
 
     `crossed`: pairs of constructs of which parts with different numbers race.
     """
     first = races[0]
     named, place = first.named, first.access.place
-    fortran = is_fortran_place(place)
     count = sum(race.count for race in races)
-    said = messages.describe_race(
-        first, (_describe_access_strand(first.access), _describe_access_strand(first.other_access)), fortran
-    )
+    said = messages.describe_race(first, _name_strands(first), is_fortran_place(place))
     said += (
-        remedies.describe_ordering_chunk(first)
-        or remedies.suggest_taskwait(first)
-        or remedies.suggest_other_type(first)
-        or remedies.suggest_threadprivate(first)
-        or remedies.suggest_common_lock(first)
-        or remedies.suggest_clause(races, fortran)
+        remedies.suggest_remedy_of_variable(races)
         or remedies.suggest_static_schedule(first, crossed)
         or remedies.suggest_wait(first)
     )
     evidence = CheckCase(
         case="race", count=count, variable=named.name,
-        pairs=[
-            Pair(file=race.access.place.file, line=race.access.place.line, write=race.access.write,
-                 other_file=race.other_access.place.file, other_line=race.other_access.place.line,
-                 other_write=race.other_access.write,
-                 count=race.count)
-            for race in races
-        ],
+        pairs=[_make_pair(race) for race in races],
         index=named.index or None,
         declared=Line(file=place.file, line=named.line) if named.line else None,
         loop=_construct_evidence(first.access.strand),
     )  # fmt: skip
-    accesses = [access for race in races for access in (race.access, race.other_access)]
-    sites = dict.fromkeys(
-        Site(0, does, at.file, at.line, at.function)
-        for access in accesses
-        for does, at in ((access.does, access.place), ("call", access.caller)) if at.line
-    )  # fmt: skip
     return Finding(
         kind="data-race", severity="warning" if first.chunk else KINDS["data-race"].severity,
         certainty="possible" if first.chunk else "certain",
-        message=said + format_times(count), sites=tuple(sites), evidence=evidence,
+        message=said + format_times(count), sites=_list_race_sites(races), evidence=evidence,
     )  # fmt: skip
+
+
+def _make_order_finding(
+    order: MissingOrder, races: Sequence[RawOpenMPFinding], crossed: Collection[frozenset[AccessPlace]]
+) -> Finding:
+    """Return one finding for races of several variables that miss one barrier or one wait. Its first site is the
+    construct behind which that is missing.
+    """
+    first = races[0]
+    fortran = is_fortran_place(first.access.place)
+    named: dict[str, str] = {}
+    for race in races:
+        named.setdefault(race.named.name, race.named.render(fortran))
+    remedy = remedies.suggest_static_schedule(first, crossed).removeprefix("; ") or order.remedy
+    count = sum(race.count for race in races)
+    directives = [Site(0, "directive", at.file, at.line, at.function) for at in order.constructs]
+    return Finding(
+        kind="data-race", severity=KINDS["data-race"].severity, certainty="certain",
+        message=messages.describe_common_order(list(named.values()), first, _name_strands(first), remedy)
+        + format_times(count),
+        sites=(*directives, *_list_race_sites(races)),
+        evidence=CheckCase(
+            case="order", count=count, variable="", pairs=[_make_pair(race, race.named.name) for race in races],
+        ),
+    )  # fmt: skip
+
+
+def _name_strands(race: RawOpenMPFinding) -> tuple[str, str]:
+    """Return what made the later and the earlier access of a race, as text."""
+    return _describe_access_strand(race.access), _describe_access_strand(race.other_access)
+
+
+def _make_pair(race: RawOpenMPFinding, variable: str | None = None) -> Pair:
+    """Return the two lines of a race as evidence. `variable`: where the finding has several."""
+    return Pair(
+        file=race.access.place.file, line=race.access.place.line, write=race.access.write,
+        other_file=race.other_access.place.file, other_line=race.other_access.place.line,
+        other_write=race.other_access.write, count=race.count, variable=variable,
+    )  # fmt: skip
+
+
+def _list_race_sites(races: Sequence[RawOpenMPFinding]) -> tuple[Site, ...]:
+    """Return the places of all accesses of races, each once, and of the calls that lead to them in headers."""
+    accesses = [access for race in races for access in (race.access, race.other_access)]
+    return tuple(dict.fromkeys(
+        Site(0, does, at.file, at.line, at.function)
+        for access in accesses
+        for does, at in ((access.does, access.place), ("call", access.caller)) if at.line
+    ))  # fmt: skip
 
 
 def _make_sync_findings(raw_finding: RawOpenMPFinding) -> Iterator[Finding]:

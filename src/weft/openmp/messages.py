@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.base.words import ordinal
+from weft.base.words import listed, ordinal
 from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.raw_findings import RawOpenMPFinding, Strand
@@ -29,6 +30,8 @@ ONE_MEMORY: Final = "out-of-date copies in target regions, because the program r
 KEPT: Final = "races between two iterations that one thread runs, where the compiler overrides the schedule ({at})"
 
 
+MOST_NAMES: Final = 6
+"""Of variables of one finding that its message has."""
 MOST_TIMES: Final = 100
 """Beyond that, too few samples are the program's own to say how many times."""
 ADDRESS: Final = 1 << 32
@@ -154,6 +157,22 @@ def describe_strand(strand: Strand, directive_place: AccessPlace, access_file: s
 
 def describe_race(record: RawOpenMPFinding, strand_names: tuple[str, str], fortran: bool) -> str:
     """Return the message that two accesses race; `strand_names`: what made the later and the earlier access."""
+    return f"data race on {record.named.render(fortran)}: {describe_unordered_accesses(record, strand_names, 'it')}"
+
+
+def describe_common_order(
+    named: Sequence[str], record: RawOpenMPFinding, strand_names: tuple[str, str], remedy: str
+) -> str:
+    """Return the message that races on several variables (`named`: each as text) miss one barrier or one wait; `record`
+    is the first of them, which is on the first variable. `remedy`: what is missing.
+    """
+    names = listed(named) if len(named) <= MOST_NAMES else f"{', '.join(named[: MOST_NAMES - 1])} and more"
+    example = describe_unordered_accesses(record, strand_names, named[0])
+    return f"data races on {names} have one cause: for example, {example}; {remedy}"
+
+
+def describe_unordered_accesses(record: RawOpenMPFinding, strand_names: tuple[str, str], name: str) -> str:
+    """Return that two accesses of memory (`name`, as text) have no order, with who makes them and where."""
     one, two = strand_names
     other = record.other_access
     places = [describe_place(end.place if end.caller is NOWHERE else end.caller) for end in (record.access, other)]
@@ -163,8 +182,7 @@ def describe_race(record: RawOpenMPFinding, strand_names: tuple[str, str], fortr
     if one == two:
         two = re.sub(r" of the (\w* ?loop|region)", r" of another run of the \1", two)
     return (
-        f"data race on {record.named.render(fortran)}: {one} {record.access.does}s it{places[0]}, {two} {other.does}s "
-        f"it{places[1]}, and nothing orders the two"
+        f"{one} {record.access.does}s {name}{places[0]}, {two} {other.does}s it{places[1]}, and nothing orders the two"
     )
 
 

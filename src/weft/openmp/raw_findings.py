@@ -58,6 +58,13 @@ class Strand:
     """The task of a target construct that it is of; 0: none."""
     has_lock: bool = False
     """It held a lock, or was in a critical section, at the access."""
+    strand: int = 0
+    made_by: int = 0
+    """Of a task, the strand whose code makes it."""
+    region: int = 0
+    """The strand of the innermost parallel region that it is in; 0: none."""
+    work: int = 0
+    """Which run of a worksharing construct it is of; these numbers rise as the threads of a team meet constructs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,24 +11,40 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from weft.dataparallel.raw_findings import NOWHERE
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.library_functions import INSTEAD
-from weft.openmp.messages import describe_place
+from weft.openmp.missing_order import (
+    END_OF_BODY,
+    MOST_BODY_LINES,
+    WAIT_OR_DEPEND,
+    are_of_sibling_tasks,
+    describe_masked_block,
+    describe_nowait,
+    find_maker_of_task,
+    find_masked,
+    find_nowait,
+)
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding
-from weft.openmp.variable_names import get_preprocessed_line, is_fortran_place, source_line
+from weft.openmp.variable_names import get_preprocessed_line, is_fortran_place
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 _END_OF_FUNCTION: Final = re.compile(r"\}|\s*end\s*(?:subroutine|function|program)\b", re.I)
-MOST_BODY_LINES: Final = 60
-"""Of a construct, in which reads of a variable are looked for."""
 _LAMBDA: Final = re.compile(r"\boperator\(\)|<lambda|_M_invoke")
-_WORK: Final = frozenset(("iteration", "section", "single"))
-_NOWAIT: Final = re.compile(r"\bnowait\b", re.I)
-_END_OF_BODY: Final = re.compile(r"\s*(?:[!c*]\$omp\s+end\b|end\s*(?:subroutine|function|program)\b)", re.I)
-_END_OF_WORK: Final = re.compile(r"\s*[!c*]\$omp\s+end\s*(?:do|single|sections|workshare)\b", re.I)
-_MASKED: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\s+mas(?:ked|ter)\b", re.I)
-_BARRIER: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\s+barrier\b", re.I)
+
+
+def suggest_remedy_of_variable(races: Sequence[RawOpenMPFinding]) -> str:
+    """Return the suggestion of a remedy for the variable of races that have one cause; "" if an order of their
+    constructs is what they lack.
+    """
+    first = races[0]
+    return (
+        describe_ordering_chunk(first)
+        or suggest_taskwait(first)
+        or suggest_other_type(first)
+        or suggest_threadprivate(first)
+        or suggest_common_lock(first)
+        or suggest_clause(races, is_fortran_place(first.access.place))
+    )
 
 
 def suggest_clause(races: Sequence[RawOpenMPFinding], fortran: bool) -> str:
@@ -76,7 +92,7 @@ def is_read_in_body(construct: AccessPlace, name: str, flags: int) -> bool:
         if re.search(rf"\b{name}\b(?!\s*=(?!=))", text, flags):
             return True
         depth += text.count("{") - text.count("}")
-        if _END_OF_BODY.match(text) or (depth <= 0 and "}" in text):
+        if END_OF_BODY.match(text) or (depth <= 0 and "}" in text):
             break
     return False
 
@@ -131,72 +147,17 @@ def suggest_common_lock(race: RawOpenMPFinding) -> str:
     return ""
 
 
-def find_nowait(race: RawOpenMPFinding) -> AccessPlace:
-    """Return where the first of two constructs, of which the accesses are, has the clause `nowait`; NOWHERE if it does
-    not.
-    """
-    one, two = race.access.strand, race.other_access.strand
-    if {one.what, two.what} <= _WORK and one.at.line and two.at.line:
-        return next((at for at in (two.at, one.at) if has_nowait(at)), NOWHERE)
-    return NOWHERE
-
-
-def has_nowait(construct: AccessPlace) -> bool:
-    """Return whether a worksharing construct has the clause `nowait`, in Fortran at its end."""
-    if is_fortran_place(construct):
-        lines = linecache.getlines(construct.file)[construct.line :]
-        end = next((text for text in lines if _END_OF_WORK.match(text)), "")
-        return bool(_NOWAIT.search(end))
-    line, text = construct.line, source_line(construct)
-    while text.rstrip().endswith("\\"):
-        line, text = line + 1, text.rstrip()[:-1] + " " + linecache.getline(construct.file, line + 1)
-    return bool(_NOWAIT.search(text))
-
-
-def find_masked(race: RawOpenMPFinding) -> int:
-    """Return the line of the `masked` or `master` directive whose block makes one of the accesses, where no barrier
-    stands between it and the other one; 0 if there is none.
-    """
-    for one, other in ((race.access, race.other_access), (race.other_access, race.access)):
-        region, file = one.strand.at, one.strand.at.file
-        end = other.place.line if other.strand.what == "thread" else other.strand.at.line
-        if one.strand.what != "thread" or other.strand.what not in {*_WORK, "thread"} or other.strand.at.file != file:
-            continue
-        for line in (
-            k for k in range(region.line, region.line + MOST_BODY_LINES) if _MASKED.match(linecache.getline(file, k))
-        ):
-            block = range(line + 1, find_block_end(file, line) + 1)
-            inside = one.place.file == file and one.place.line in block
-            called = rf"\b{re.escape(one.place.function.rpartition('::')[2])}\b" if one.place.function else r"(?!)"
-            calls = one.place.function != region.function and any(
-                re.search(called, linecache.getline(file, k)) for k in block
-            )
-            if (inside or calls) and not any(
-                _BARRIER.match(linecache.getline(file, k)) for k in range(block.stop, end)
-            ):
-                return line
-    return 0
-
-
-def find_block_end(file: str, directive_line: int) -> int:
-    """Return the last line of the block that a directive at a line begins."""
-    depth = 0
-    for line in range(directive_line + 1, directive_line + MOST_BODY_LINES):
-        text = linecache.getline(file, line)
-        depth += text.count("{") - text.count("}")
-        if _END_OF_BODY.match(text) or (depth <= 0 and re.search(r"[;}]\s*(?://.*|/\*.*)?$", text)):
-            return line
-    return directive_line
-
-
 def suggest_wait(race: RawOpenMPFinding) -> str:
-    """Return the suggestion to leave out a `nowait` that lets two constructs overlap, or to put a barrier behind
-    `masked`; "" if neither stands there.
+    """Return the suggestion of what orders two accesses: without the `nowait` that lets two constructs overlap, with a
+    barrier behind `masked`, or with a wait for a task; "" if none of these is missing.
     """
     if line := find_masked(race):
-        return f"; the block at line {line} has no barrier at its end: put one behind it"
-    at = find_nowait(race)
-    return f"; the construct{describe_place(at)} has nowait: without it, its barrier orders them" if at.line else ""
+        return f"; {describe_masked_block(line)}"
+    if (at := find_nowait(race)).line:
+        return f"; {describe_nowait(at)}"
+    if find_maker_of_task(race) is not None:
+        return "; put a `taskwait` between them"
+    return f"; {WAIT_OR_DEPEND}" if are_of_sibling_tasks(race) else ""
 
 
 def suggest_other_type(record: RawOpenMPFinding) -> str:
@@ -253,9 +214,7 @@ def suggest_taskwait(record: RawOpenMPFinding) -> str:
     """Return the suggestion of `taskwait` or `depend` if exactly one of the two accesses is in a construct that the
     device runs asynchronously; "" otherwise.
     """
-    if record.access.strand.beside != record.other_access.strand.beside:
-        return "; put a `taskwait` between them, or a `depend` clause on both"
-    return ""
+    return f"; {WAIT_OR_DEPEND}" if record.access.strand.beside != record.other_access.strand.beside else ""
 
 
 def suggest_static_schedule(record: RawOpenMPFinding, crossed: Collection[frozenset[AccessPlace]] = ()) -> str:

@@ -6,18 +6,24 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-_NAME: Final = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\s*\w+)?|&\s*([A-Za-z_]\w*)\s*\[[^\[\]]*\]")
-"""A pointer or an array, what lies behind it, or the address of an element: no cast, no member, no call."""
+_PATH: Final = r"[A-Za-z_]\w*(?:\s*(?:\.|->)\s*[A-Za-z_]\w*)*"
+_NAME: Final = re.compile(
+    rf"(?P<array>{_PATH}?)(?:(?:\.|->)data\s*\(\s*\))?\s*(?:\+[^?:]*)?|&\s*(?P<element>{_PATH})\s*\[[^\[\]]*\]"
+)
+"""A pointer, an array or a container, what lies behind its begin, or the address of an element; each may be a member.
+It is not a cast, nor another call.
+"""
 _MOST: Final = 2000
 
 
 def find_plain_argument(lines: Sequence[str], function: str, index: int) -> str | None:
-    """Return the variable that is argument `index` (from 0) of a function's only call in some lines. None if the
-    argument is no plain variable (`buf`, `buf + 2` or `&buf[2]`), or if there is not exactly one call.
+    """Return the variable or member, such as `buf` or `grid->cells`, that is argument `index` (from 0) of a function's
+    only call in some lines. None if the argument is no plain variable (`buf`, `buf + 2`, `&buf[2]` or `buf.data()`), or
+    if there is not exactly one call.
     """
     texts = find_call_arguments(lines, function) or []
     found = _NAME.fullmatch(texts[index].strip()) if index < len(texts) else None
-    return found[1] or found[2] if found else None
+    return re.sub(r"\s", "", found["array"] or found["element"]) if found else None
 
 
 def find_call_arguments(lines: Sequence[str], function: str) -> list[str] | None:
@@ -47,3 +53,8 @@ def _split_arguments(text: str, start: int) -> list[str]:
             found.append(text[begin:at])
             begin = at + 1
     return []
+
+
+def split_at_commas(text: str) -> list[str]:
+    """Return the parts of a text between its commas that are not inside of brackets."""
+    return _split_arguments(f"{text})", 0)

@@ -94,6 +94,20 @@ def normalize_fortran(lines: Sequence[str], file: str) -> list[str]:
     return [line.rstrip().removesuffix("&").lower() for line in without_comments(lines, file)]
 
 
+def join_fortran(lines: Sequence[str], file: str) -> list[str]:
+    """Return the statements of lines of Fortran, each on one line, in lower case and without comments."""
+    fixed, statements, goes_on = find_language(file) == "fixed", [""], False
+    for line in without_comments(lines, file):
+        text = line.strip().lower()
+        if goes_on or (fixed and _FIXED_MORE.match(line)):
+            statements[-1] += " " + (line[6:].strip().lower() if fixed else text.lstrip("&").strip())
+        elif text:
+            statements.append(text)
+        goes_on = text.endswith("&") if text else goes_on
+        statements[-1] = statements[-1].removesuffix("&").rstrip()
+    return statements[1:]
+
+
 def _find_names(text: str) -> tuple[str, ...]:
     found = [first or second for first, second in _CALLED.findall(text)]
     return tuple(dict.fromkeys(name[:100] for name in found if name not in _NO_CALLS))[:MAX_CALLS]

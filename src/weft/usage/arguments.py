@@ -33,8 +33,10 @@ from weft.usage.argument_scan import CheckedFunctions, find_suspect_events
 from weft.usage.buffer_aliasing import find_aliased_buffers as shared_bytes
 from weft.usage.file_modes import find_wrong_file_calls as wrong_files
 from weft.usage.fortran_errors import find_calls_without_ierror
+from weft.usage.fortran_statuses import describe_small_status, find_small_statuses
 from weft.usage.freed_handles import find_freed_communicator
 from weft.usage.freed_handles import find_freed_handles as stale
+from weft.usage.python_temporaries import find_lost_receives
 from weft.usage.resource_leaks import CLASSES
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
@@ -109,7 +111,7 @@ class _ArgumentChecks:
             self._check_uncommitted_datatypes, self._check_operations, self._check_negative_arguments,
             self._check_packing, self._check_same_buffer, self._check_shared_bytes_and_freed_handles,
             self._check_in_place, self._check_split_colors, self._check_group_ranks, self._check_file_modes,
-            self._check_ierror, self._check_error_classes,
+            self._check_fortran, self._check_lost_receives, self._check_error_classes,
             self._check_aborted_call,
         )  # fmt: skip
         for check in checks:
@@ -119,8 +121,9 @@ class _ArgumentChecks:
         return self.masks.where(self.rank, names)
 
     def _make_findings(
-        self, which: NDArray[Any], parameter: str, why: Callable[[Event], str], severity: Severity = "error"
-    ) -> Iterator[Finding]:
+        self, which: NDArray[Any], parameter: str, why: Callable[[Event], str], severity: Severity = "error",
+        *, is_certain: bool = True,
+    ) -> Iterator[Finding]:  # fmt: skip
         """Yield an error, or another `severity`, for each of the events `which` that has no finding yet.
 
         `parameter`: the name of the wrong parameter. `why(event)`: what is wrong, worded as an object of `gives
@@ -135,9 +138,10 @@ class _ArgumentChecks:
             self.told.add(index)
             yield make_finding(
                 "invalid-argument",
-                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.site_suffix(event)}",
+                f"rank {self.rank.index} gives {_called_name(event)} {why(event)}{describe.site_suffix(event)}",
                 [event],
                 severity=severity,
+                certainty="certain" if is_certain else "possible",
                 evidence=Parameter(parameter=parameter),
                 cause=f"{parameter} {cause_key(event)}",
             )
@@ -522,12 +526,27 @@ class _ArgumentChecks:
         for index, parameter, why in wrong_files(self.rank):
             yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
-    def _check_ierror(self) -> Iterator[Finding]:
-        """Find calls of Fortran without their last argument."""
+    def _check_fortran(self) -> Iterator[Finding]:
+        """Find calls of Fortran without their last argument, or with a status that is too small."""
         yield from self._make_findings(
             np.array(list(find_calls_without_ierror(self.rank)), np.int64), "ierror",
             _constant_text("no `ierror`, so that it writes the error code to whatever address it finds there,"),
         )  # fmt: skip
+        for small in find_small_statuses(self.rank):
+            yield from self._make_findings(
+                np.array([small.index]), small.parameter, _constant_text(describe_small_status(small))
+            )
+
+    def _check_lost_receives(self) -> Iterator[Finding]:
+        """Find calls of Python that receive into a temporary array."""
+        for index, parameter, text in find_lost_receives(self.rank):
+            why = (
+                f"a temporary copy, `{text}`, to receive into, so that what it receives is lost: receive into an array "
+                "with a name, and assign from that,"
+            )
+            yield from self._make_findings(
+                np.array([index]), parameter, _constant_text(why), severity="warning", is_certain=False
+            )
 
     def _check_error_classes(self) -> Iterator[Finding]:
         """Find calls that returned an error whose class names a kind of argument, such as MPI_ERR_COUNT."""
@@ -582,6 +601,11 @@ def _mpich_error_reason(text: str) -> str:
 
 def _function(event: Event) -> Function:
     return event.function
+
+
+def _called_name(event: Event) -> str:
+    """Return the name of the function that a call is of; in Python without the `_c` that mpi4py may have chosen."""
+    return event.function.base if (event.site.file or "").endswith(".py") else event.function.name
 
 
 def _constant_text(text: str) -> Callable[[Event], str]:

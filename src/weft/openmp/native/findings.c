@@ -56,6 +56,12 @@ static int64_t find_device_task_number(strand_t strand) {
     return 0;
 }
 
+/* Return the strand of the innermost parallel region that a strand belongs to; 0 outside of all. */
+static strand_t find_region(strand_t strand) {
+    while (strand >= weft_first && node(strand)->kind != REGION) strand = node(strand)->parent;
+    return strand >= weft_first ? strand : 0;
+}
+
 /* Append an object that describes a strand (iteration, task or thread) to a line of JSON. */
 static void put_strand(struct line *line, const char *name, strand_t strand) {
     bool has_lock = holds_lock(strand);
@@ -69,6 +75,10 @@ static void put_strand(struct line *line, const char *name, strand_t strand) {
                strand_node->kind == ITERATION ? find_iteration_number(strand_node->loop, strand_node->index) : -1);
     put_number(line, "pc", pc_of(strand_node->place));
     put_number(line, "beside", find_device_task_number(strand));
+    put_number(line, "strand", strand);
+    put_number(line, "made_by", strand_node->kind == TASK ? find_whole_strand(strand_node->parent) : 0);
+    put_number(line, "region", find_region(strand));
+    put_number(line, "work", is_share(strand_node) ? strand_node->loop : 0);
     put_end(line, '}');
 }
 

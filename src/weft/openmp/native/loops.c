@@ -506,6 +506,7 @@ static bool begin_single(uint32_t place) {
     strand_t strand = create_strand(find_sharing_strand(), SINGLE, 0);
     node(strand)->index = me->number;
     node(strand)->place = place;
+    node(strand)->loop = last_loop += 2;
     me->plain = strand;
     refresh_locked_strand();
     return true;

@@ -64,7 +64,7 @@ struct node {
     bool leads_on : 1; /* it, or a part of it, comes before others otherwise than by the tree */
     uint64_t locks; /* held; of a LANE: safelen */
     struct before *before;
-    uint32_t loop; /* ITERATION, SECTION, LANE: which instance; TASK: its maker */
+    uint32_t loop; /* is_share(): which instance, rising as a thread meets them; TASK: its maker */
     uint32_t seen; /* by the search with this number */
     int64_t index; /* the iteration's number; the thread's, the task's; of LOCKED: which locks it shares with readers */
     uint32_t place; /* of the construct */
@@ -278,6 +278,13 @@ static inline strand_t find_whole_strand(strand_t strand) {
     while (strand >= weft_first && (node(strand)->kind == LOCKED || node(strand)->kind == SEGMENT))
         strand = node(strand)->parent;
     return strand;
+}
+
+/* Return whether a strand is one unit of a worksharing construct (iteration, section, single, lane), which any thread
+ * may execute. */
+static inline bool is_share(const struct node *candidate) {
+    return candidate->kind == ITERATION || candidate->kind == SECTION || candidate->kind == SINGLE ||
+           candidate->kind == LANE;
 }
 void retire_all_strands(void); /* everything that ran comes before all that follows */
 void retire_strands_before(strand_t base);

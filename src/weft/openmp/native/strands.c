@@ -297,13 +297,6 @@ static bool is_awaited_thread_part(const struct node *ended) {
     return ended->joined && (ended->kind == IMPLICIT || ended->kind == REGION);
 }
 
-/* Return whether a strand is one unit of a worksharing construct (iteration, section, single, lane), which any thread
- * may execute. */
-static bool is_share(const struct node *candidate) {
-    return candidate->kind == ITERATION || candidate->kind == SECTION || candidate->kind == SINGLE ||
-           candidate->kind == LANE;
-}
-
 /* Return whether `earlier` happens before `later` by the tree of strands alone: it and all its ancestors below the
  * common one were waited for. Code after a `single` block belongs to that block's strand, too, so only iterations and
  * sections of other constructs are apart from it. */
