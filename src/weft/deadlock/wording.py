@@ -171,8 +171,8 @@ class _FindingMaker:
         return f"{rank_words(group.ranks)} {verb} {_describe_call(group)}"
 
     def _describe_polling(self) -> str:
-        """Return the sentence on what is not proven of ranks that poll: that they will never do anything else. "" if
-        none polls."""
+        """Return the sentence that polling ranks may still leave their loops by themselves, so that the deadlock is not
+        proven; "" if no rank polls."""
         found = {i: self.standstill.polling[i] for i in sorted(self.part & self.standstill.polling.keys())}
         if not found:
             return ""

@@ -21,7 +21,7 @@ from weft.trace.sites import CallSite
 MAX_LINES: Final = 4
 MAX_PLACES: Final = 4
 _LAST: Final = 64
-"""Calls before the end among which a poll is looked for: what a rank does on its way out comes behind it."""
+"""Calls before the end among which a poll is looked for: what a rank does on its way out comes after it."""
 _LEAST_POLLS: Final = 10
 
 

@@ -104,7 +104,7 @@ def describe_wrong_reduction(name: str, declared: str, computed: str, is_loop: b
 
 def describe_merged_task(name: str, task: AccessPlace, write: AccessPlace, read: AccessPlace) -> str:
     """Return the message that a variable's value depends on whether a mergeable task is merged: it is written in the
-    task and read behind it.
+    task and read after it.
     """
     return (
         f"The value of `{name}`{describe_place(read)} is unspecified: the mergeable task{describe_place(task)} writes "

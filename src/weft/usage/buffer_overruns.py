@@ -38,7 +38,7 @@ Around = Callable[[EventId], tuple[Match, EventId]]
 
 
 class Overrun(Evidence):
-    """The bytes that a call's parameter has, the room that there is, and what lies before and behind that."""
+    """The bytes that a call's parameter has, the room that there is, and what lies before and after that."""
 
     parameter: str
     bytes: int
@@ -89,7 +89,7 @@ def _check_buffer(memory: RankMemory, around: Around, event: Event, region: Buff
 
 
 def _overrun_finding(around: Around, event: Event, region: BufferRegion, room: MemoryRange) -> Finding:
-    """Make the finding for a buffer that begins before its memory `room`, or ends behind it."""
+    """Make the finding for a buffer that begins before its memory `room`, or ends after it."""
     before = max(0, room.low - region.address - region.low)
     behind = max(0, region.address + region.high - room.high)
     fitted = _did_message_fit(around, event, region, room)
