@@ -220,7 +220,7 @@ class Cycle(Evidence):
     cycle: Sequence[int]
 
 
-# Accesses of memory. Bytes are from the first to the one behind the last.
+# Accesses of memory. Bytes are from the first to the one after the last.
 
 
 class Met(Evidence):

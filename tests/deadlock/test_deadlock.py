@@ -75,7 +75,7 @@ def test_the_wrong_communicator_is_named() -> None:
     b.ranks[0].send(1, tag=7, comm=other, site=at(3))
     b.ranks[1].open.recv(0, tag=7, site=at(5))
     b.ranks[0].open.barrier(site=at(4))
-    assert "it sent tag 7 on world.dup#0 at step.py:3" in one(b).message
+    assert "it sent tag 7 on the communicator of ranks 0 and 1 (world.dup#0) at step.py:3" in one(b).message
 
 
 def test_two_ranks_that_receive_first_are_deadlocked_and_with_one_send_they_are_not() -> None:
@@ -257,14 +257,14 @@ def test_ranks_that_wait_at_one_line_for_other_things_are_not_said_to_wait_alike
     r0.open.waitall([r0.irecv(1, tag=1, site=at(2))], site=at(5))
     r1.open.waitall([r1.issend(0, tag=4, site=at(3))], site=at(5))
     assert one(b).message == (
-        "rank 0 waits in waitall at step.py:5 for irecv(source=1, tag=1) of step.py:2; rank 1 never sends tag 1 (it "
-        "sent tag 4 at step.py:3, which nobody receives): it is in waitall at step.py:5 for issend(dest=0, tag=4) of "
+        "rank 0 waits in waitall() at step.py:5 for irecv(source=1, tag=1) of step.py:2; rank 1 never sends tag 1 (it "
+        "sent tag 4 at step.py:3, which nobody receives): it is in waitall() at step.py:5 for issend(dest=0, tag=4) of "
         "step.py:3 and waits for rank 0"
     )
     b = Builder(ranks=2)
     for r in b.ranks:
         r.open.waitall([r.irecv(1 - r.index, tag=1, site=at(2))], site=at(5))
-    assert "ranks 0 and 1 wait in waitall at step.py:5 for irecv(tag=1)" in one(b).message
+    assert "ranks 0 and 1 wait in waitall() at step.py:5 for irecv(tag=1)" in one(b).message
 
 
 def test_communicators_that_cross() -> None:

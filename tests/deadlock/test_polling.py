@@ -79,13 +79,13 @@ def test_a_rank_that_polls_for_what_nobody_can_send_is_told_first() -> None:
     trace = sampled(b)
     found = only(trace)
     assert found.message == (
-        "rank 1 polls test at step.py:5 for irecv(source=0, tag=5) of step.py:4; rank 0 never sends tag 5: it is in "
+        "rank 1 polls test() at step.py:5 for irecv(source=0, tag=5) of step.py:4; rank 0 never sends tag 5: it is in "
         "barrier at step.py:9 and waits for rank 1. Rank 1 polled 2,000 times in 2.9 s, and nothing can come any more: "
         "all of them wait for ever unless it leaves its loop by itself"
     )
     assert found.facts()["polling"] == [{"rank": 1, "count": 2000, "seconds": pytest.approx(2.9, abs=0.01)}]
     assert [one.kind for one in run_analyses(trace).findings if one.severity == "error"] == ["deadlock"]
-    assert summary(trace).splitlines()[0].startswith("error: rank 1 polls test at step.py:5")
+    assert summary(trace).splitlines()[0].startswith("error: rank 1 polls test() at step.py:5")
     assert "SIGINT" not in summary(trace)
 
 
@@ -162,7 +162,7 @@ def test_ranks_that_poll_for_each_other_and_nobody_in_a_call() -> None:
         rank.test(request, flag=False, polls=500, site=at(5), enter=1000, exit=int(2.9 * SECOND))
     message = only(sampled(b)).message
     assert message.startswith(
-        "ranks 0 and 1 poll test at step.py:5 for irecv(tag=5) of step.py:4; each waits for a message from the other"
+        "ranks 0 and 1 poll test() at step.py:5 for irecv(tag=5) of step.py:4; each waits for a message from the other"
     )
 
 

@@ -127,7 +127,7 @@ def test_a_wait_for_requests_names_what_began_them_and_who_has_ended() -> None:
         "     │             │",
         "     │◁───tag 3────│    a.c:10  send, never received",
         "     │             ■    rank 1: finished",
-        "     ✗╌╌╌╌tag 1╌╌╌╌┆    a.c:4  waits in waitall for irecv(source=1, tag=1) at a.c:1",
+        "     ✗╌╌╌╌tag 1╌╌╌╌┆    a.c:4  waits in waitall() for irecv(source=1, tag=1) at a.c:1",
     ]
 
 

@@ -78,7 +78,8 @@ REPORTS = {
                     "(writer), which referred to it, died of ConnectionResetError: maintenance at"),
     "nested_jobs": ("(listener) waits at", "for Semaphore places, no place left; task", "are inside of it"),
     "blocked_executor": ("asyncio.run is ending and waits for thread work", "(Queue.get), which is at", "(get: empty)"),
-    "skipped_task_done": ("for Queue calls, join: 1 item not done, all taken from the queue; other tasks that refer "
+    "skipped_task_done": ("for Queue calls, join: 1 item without task_done(), none left in the queue; other tasks "
+        "that refer "
         "to it: task 2 (worker)",),
     "silent_server": ("the loop is blocked for", "by task 1 at", "inside urlopen, which waits there without `await`"),
     "full_pipe": ("task 1 waits at", "for process", "whose stdout nobody reads"),

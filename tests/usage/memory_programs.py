@@ -76,6 +76,64 @@ C_MEMORY = [
   if (me == 0) MPI_Send(row, 1, t, 1, 1, comm); /* BUG */
   else MPI_Recv(d, 2, MPI_DOUBLE, 0, 1, comm, MPI_STATUS_IGNORE);
   MPI_Type_free(&t);"""),
+    ("buffer-overrun", "objects_by_address", 2, """
+  float first = 1, second = 2;
+  int few[3] = {me};
+  MPI_Datatype t, types[3] = {MPI_FLOAT, MPI_FLOAT, MPI_INT};
+  int lengths[3] = {1, 1, <<4||3>>};
+  MPI_Aint at[3], begin;
+  MPI_Get_address(&first, &begin);
+  MPI_Get_address(&second, &at[1]);
+  MPI_Get_address(few, &at[2]);
+  at[0] = 0; at[1] -= begin; at[2] -= begin;
+  MPI_Type_create_struct(3, lengths, at, types, &t); MPI_Type_commit(&t);
+  MPI_Bcast(&first, 1, t, 0, comm); /* BUG */
+  MPI_Type_free(&t);"""),
+    ("buffer-overrun", "blocks_by_address", 2, """
+  double *first = calloc(<<9||10>>, sizeof(double)), *second = calloc(3000, sizeof(double));
+  MPI_Datatype t;
+  int lengths[2] = {10, 3000};
+  MPI_Aint at[2], begin;
+  MPI_Get_address(first, &begin);
+  MPI_Get_address(second, &at[1]);
+  at[0] = 0; at[1] -= begin;
+  MPI_Type_create_hindexed(2, lengths, at, MPI_DOUBLE, &t); MPI_Type_commit(&t);
+  MPI_Bcast(first, 1, t, 0, comm); /* BUG */
+  MPI_Type_free(&t);
+  free(first); free(second);"""),
+    ("buffer-overrun", "arrays_by_address", 2, """
+  int *keys = calloc(<<90||100>>, sizeof(int));
+  double *values = calloc(100, sizeof(double));
+  MPI_Datatype pair, t, types[2] = {MPI_INT, MPI_DOUBLE}, eight;
+  int lengths[2] = {1, 1};
+  MPI_Aint at[2] = {0, (char *)values - (char *)keys};
+  MPI_Type_contiguous(100, MPI_INT, &eight);
+  types[0] = eight; lengths[1] = 100;
+  MPI_Type_create_struct(2, lengths, at, types, &pair);
+  MPI_Type_create_resized(pair, 0, 8, &t); MPI_Type_commit(&t);
+  MPI_Bcast(keys, 1, t, 0, comm); /* BUG */
+  MPI_Type_free(&t); MPI_Type_free(&pair); MPI_Type_free(&eight);
+  free(keys); free(values);"""),
+    ("buffer-overrun", "field_behind_the_block", 2, """
+  struct cell { double value[3]; int id; } *one = malloc(<<24||sizeof *one>>);
+  MPI_Datatype t, types[2] = {MPI_DOUBLE, MPI_INT};
+  int lengths[2] = {3, 1};
+  MPI_Aint at[2] = {0, 24};
+  one->value[0] = me;
+  MPI_Type_create_struct(2, lengths, at, types, &t); MPI_Type_commit(&t);
+  MPI_Bcast(one, 1, t, 0, comm); /* BUG */
+  MPI_Type_free(&t);
+  free(one);"""),
+    ("buffer-overrun", "rows_behind_the_block", 2, """
+  double *rows = calloc(40, sizeof(double));
+  MPI_Datatype t;
+  int lengths[4] = {4, 4, 4, 4};
+  MPI_Aint at[4];
+  for (int i = 0; i < 4; i++) at[i] = i * <<20||10>> * sizeof(double);
+  MPI_Type_create_hindexed(4, lengths, at, MPI_DOUBLE, &t); MPI_Type_commit(&t);
+  MPI_Bcast(rows, 1, t, 0, comm); /* BUG */
+  MPI_Type_free(&t);
+  free(rows);"""),
     ("buffer-overrun", "window_heap", 2, """
   MPI_Win w;
   int *few = malloc(64);

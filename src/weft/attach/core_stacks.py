@@ -154,7 +154,8 @@ def read_python_frames(core: Core) -> tuple[dict[int, Lines], str]:
 
 
 def _parse_python_frames(frame_dicts: Sequence[dict[str, Any]]) -> Lines:
-    """Return py-spy's frames of a thread, each with whether C code of the interpreter began to evaluate there."""
+    """Return the Python frames of a thread from py-spy's dictionaries. Each frame also says whether the interpreter's C
+    code began a new evaluation loop with it."""
     return [
         (frame, bool(one.get("is_shim_entry")))
         for one in frame_dicts

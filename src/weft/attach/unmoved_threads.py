@@ -42,7 +42,7 @@ class StackBytes:
     """The stacks of a stopped process, by thread."""
 
     code: list[tuple[int, int, str]]
-    """First address, that behind the last, and file of what may be executed, in order."""
+    """First address, the first one after the last, and file of what may be executed, in order."""
     of: dict[int, Position]
 
 

@@ -16,7 +16,7 @@ _Facts = TypeVar("_Facts", bound="Facts")
 class Facts:
     """A JSON object with a key for each annotated name, those of a base class first.
 
-    What has its default is left out. `_` behind a name keeps it apart from a word of Python and is not in the key. That
+    What has its default is left out. `_` after a name keeps it apart from a word of Python and is not in the key. That
     nothing is forgotten and nothing changed is held by the type checker.
     """
 

@@ -29,11 +29,11 @@ def read_json(
     root: Path, name: str, schema: str, problems: list[str], *, limit: int = MAX_JSON,
     parsed: Callable[[bytes], object] = plain, exact: bool = False,
 ) -> dict[str, object]:  # fmt: skip
-    """Return the object in RUN/name; {} and a problem if it cannot be read or has another schema.
+    """Return the object in the file RUN/name. If the file cannot be read or has another schema, return {} and add a
+    problem to `problems`.
 
-    `parsed`: makes the object from the file's bytes. `exact`: raise OtherVersion for another version of the schema, if
-    nothing can be said about the run without this file.
-    """
+    `parsed`: makes the object from the file's bytes. `exact`: if only the version of the schema differs, raise
+    OtherVersion; for files without which the run cannot be read."""
     try:
         value = parsed(read_regular(root / name, root, limit))
         if not isinstance(value, dict):

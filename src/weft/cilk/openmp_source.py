@@ -91,7 +91,7 @@ class CilkSource:
             if self.code[i] == ")" and not re.match(r"\)\s*[\w.\->\[\]]*\s*[-+*/]?=", self.code[i:position]):
                 return (
                     i + 1 + len(self.code[i + 1 : position]) - len(self.code[i + 1 : position].lstrip())
-                )  # behind `if (...)`
+                )  # after `if (...)`
         found = re.match(r"\s*((else|do)\b\s*)?", self.code[i:position])
         return i + (found.end() if found is not None else 0)
 

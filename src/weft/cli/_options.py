@@ -39,7 +39,7 @@ def add_ranks(parser: OptionDeclarer, said: str = "start N ranks with mpiexec (d
 
 
 def add_timeout(parser: OptionDeclarer, said: str, usual: float | None = None) -> None:
-    """Declare --timeout: a limit in seconds, behind which Weft ends what takes longer."""
+    """Declare --timeout: a limit in seconds, after which Weft ends what takes longer."""
     parser.add_argument("--timeout", type=parse_seconds, default=usual, metavar="SECONDS", help=said)
 
 

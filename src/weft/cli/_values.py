@@ -92,8 +92,8 @@ def make_live_comparison(directory: RunDirectory, args: argparse.Namespace) -> L
 
 
 def report_comparison(status: int, job: Job, against: LiveComparison | None, *, debug: bool = False) -> int:
-    """Print how the values of a run differ from the reference, and return the exit status. DIFFERENT_STATUS if the
-    values differ and the run did not fail otherwise or was stopped for them; else `status`."""
+    """Print how the values of a run differ from the reference, and return the exit status. This is DIFFERENT_STATUS if
+    the values differ, and the run was stopped for that or succeeded otherwise; else `status`."""
     if against is None:
         return status
     from weft.compare.values.report import render_values

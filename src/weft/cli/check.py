@@ -4,7 +4,7 @@ Weft runs the program once, sequentially, and looks for what can go wrong in any
 
 weft check prog.c part.cpp             OpenMP in C, C++ or Fortran; Weft compiles it with $CC (default gcc) and -fopenmp
 weft check src/                        all sources of a folder, or those of its compile_commands.json
-weft check -- ./prog ARGS              the sources of a program built with `weft cc`, with the options used then
+weft check -- ./prog ARGS              a program built with `weft cc`: its sources, compiled with the same options
 weft check prog.py ARGS                Python with Numba: every prange of its @njit(parallel=True) functions
 weft check --args '100 in.txt' prog.c  with arguments for the program
 weft check --only stale-halo-read src/ only findings of a kind, a file or a procedure; --skip leaves them out

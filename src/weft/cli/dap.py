@@ -9,7 +9,7 @@ The launch configuration of the editor names a recorded run, or a program to rec
 shown as a thread; a stop stops all ranks; steps back and reverse-continue go back in the record.
 
 VS Code knows the type "weft" by the extension that `make vsix` builds in Weft's sources. Its launch configuration:
-{"type": "weft", "request": "launch", "run": "weft-runs/prog-1"}. docs/editors.md there has those of other editors.
+{"type": "weft", "request": "launch", "run": "weft-runs/prog-1"}. Other editors: docs/editors.md in Weft's sources.
 """
 
 from __future__ import annotations

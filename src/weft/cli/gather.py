@@ -2,8 +2,8 @@
 
 Use it if `weft run --local DIR` could not collect all records at its end.
 
-srun --ntasks-per-node=1 weft gather RUN     run this on the hosts of the run, with srun or mpiexec, as one process per
-                                             host: each adds the records on its own disk. All must see RUN
+srun --ntasks-per-node=1 weft gather RUN     one process on each host of the run (mpiexec works too), each of
+                                             which copies its host's records into RUN, on a shared disk
 weft gather RUN HOSTDIR...                   add what you copied from the hosts: folders below DIR, or .weftpack files
 
 Exits 0 if all ranks are in the run, and 1 if some left no record.

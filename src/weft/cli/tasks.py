@@ -2,7 +2,7 @@
 
 weft tasks prog.py ARGS                 stop before the first line, then ask for commands (`help` lists them)
 weft tasks ./prog ARGS                  the same for OpenMP tasks: C, C++ and Fortran, by clang, gcc or gfortran
-weft tasks fib.cilk ARGS                a program in Cilk-5, by the Cilk-5 that CILK_ROOT or the PATH names
+weft tasks fib.cilk ARGS                a program in Cilk-5; needs Cilk-5's compiler in CILK_ROOT or on the PATH
 weft tasks -x SCRIPT -- prog.py ARGS    run the commands of a file (- for standard input), then end
 weft tasks --record FILE prog.py        record the order in which tasks run; --replay FILE repeats it
 weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as OpenMP

@@ -18,7 +18,7 @@ WINDOW: Final = 1000
 REALIGNED: Final = 8
 """Calls in a row that are alike where two runs come together again, unless they end before."""
 MAX_RANGES: Final = 1000
-"""intervals that are aligned; what comes behind so many differences is one difference more."""
+"""intervals that are aligned; what comes after so many differences is one difference more."""
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 

@@ -17,7 +17,7 @@ from typing import Any
 from weft.base.lifetime import bound_to_parent
 from weft.errors import UsageError, WeftError
 from weft.launch.rundir import BASE, find_newest_run, read_facts
-from weft.safety.runs import describe_execution, explain_doubt, hash_execution
+from weft.safety.runs import TRUST_REMEDY, describe_execution, explain_doubt, hash_execution
 from weft.safety.started import own_python
 
 Arguments = Mapping[str, Any]
@@ -75,10 +75,7 @@ def replay_consent_options(run: Path, arguments: Arguments) -> list[str]:
     given = arguments.get("trust") is True or arguments.get("agreed") == word
     if (why := explain_doubt(run, facts)) and not given:
         command, place = describe_execution(facts)
-        raise UsageError(
-            f"{run}: {why}; a replay executes `{command}` in {place} with your rights: add `trust: true` to the "
-            "launch configuration to allow that"
-        )
+        raise UsageError(f"{run}: {why}; a replay executes `{command}` in {place} with your rights: {TRUST_REMEDY}")
     return ["--agreed", word]
 
 

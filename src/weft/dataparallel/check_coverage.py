@@ -112,11 +112,12 @@ def format_places(places: Sequence[tuple[str, int]]) -> str:
 
 
 def render_coverage(coverage: CheckCoverage) -> str:
-    """Return the sentence `Looked at: 12 directives, 3 parallel loops (40 runs, 64,000 iterations), accesses at 57
+    """Return the sentence `Checked: 12 directives, 3 parallel loops (40 runs, 64,000 iterations), memory accesses at 57
     places`.
     """
     held = coverage.to_json()
     counts = f"{plural(held['instances'], 'run')}, {plural(held['iterations'], 'iteration')}"
     loops = f"{plural(held['loops'], 'parallel loop')} ({counts})"
-    directives, places = plural(held["directives"], "directive"), plural(held["places"], "place")
-    return f"Checked: {directives}, {loops}, accesses at {places}"
+    directives = plural(held["directives"], "directive")
+    accesses = f"memory accesses at {plural(held['places'], 'place')}" if held["places"] else "no memory access"
+    return f"Checked: {directives}, {loops}, {accesses}"

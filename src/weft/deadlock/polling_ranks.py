@@ -62,7 +62,7 @@ class PollingStandstill(Standstill):
         return {r.index: _find_state(r, self._moments[r.index]) for r in ranks if self.may_be_blocked(r)}
 
     def may_be_blocked(self, rank: Rank) -> bool:
-        """Return whether the record says enough of a rank. It does if the rank called MPI_Abort behind the signal."""
+        """Return whether the record says enough of a rank. It does if the rank called MPI_Abort after the signal."""
         return (rank.state == "aborted" and rank.index in self._moments) or super().may_be_blocked(rank)
 
     def find_open_calls(self, rank: Rank) -> list[Event]:

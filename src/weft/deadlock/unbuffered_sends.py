@@ -356,7 +356,7 @@ def _waits_that_a_message_ends(
     from_rank = sends.ranks()
     last_events = _first_stuck_events(processes, constraints, standing)
     look = lookahead_of(match.trace)
-    # Who comes as far as a segment looks may send more behind it.
+    # Who comes as far as a segment looks may send more after it.
     more = look is not None and any(last_events[one] > processes.events[one] for one in look.sends.get(rank, ()))
     for row in waiting:
         fits = (sends.peer == rank) & (sends.comm == recvs.comm[row]) & (sends.partner != NONE)

@@ -183,7 +183,7 @@ class _Unclear(Exception):
 
 
 class _Beyond(Exception):
-    """What comes of a choice shows behind the calls that a segment looks at."""
+    """What comes of a choice shows after the calls that a segment looks at."""
 
 
 class _Rematch:

@@ -46,11 +46,6 @@ class Group:
     """Of which task the call is, where it is the same of all ranks."""
 
     @property
-    def call(self) -> str:
-        """Return the call, without the peers where they differ."""
-        return describe.call_words(self.blocked.event, peers=len(self.ranks) == 1)
-
-    @property
     def what(self) -> str:
         """Return the sort of thing that it waits for."""
         return self.blocked.reasons[0].what if self.blocked.reasons else "members"
@@ -176,8 +171,8 @@ class _FindingMaker:
         return f"{rank_words(group.ranks)} {verb} {_describe_call(group)}"
 
     def _describe_polling(self) -> str:
-        """Return the sentence on what is not proven of ranks that poll: that they will never do anything else. "" if
-        none polls."""
+        """Return the sentence that polling ranks may still leave their loops by themselves, so that the deadlock is not
+        proven; "" if no rank polls."""
         found = {i: self.standstill.polling[i] for i in sorted(self.part & self.standstill.polling.keys())}
         if not found:
             return ""
@@ -283,7 +278,7 @@ class _FindingMaker:
         if not fewer:
             return None
         before = f", {_call_at(mine[-2])} before this one" if len(mine) > 1 else ""
-        on = f" on {comm.parent.name}" if comm.parent is not None else ""
+        on = f" on {describe.communicator_words(comm.parent)}" if comm.parent is not None else ""
         last = made[fewer[0]]
         alike = [i for i in fewer if [*map(_call_at, made[i])] == [*map(_call_at, last)]]
         did = f"{len(last):,}, {'the last ' * (len(last) > 1)}{_call_at(last[-1])}," if last else "none"
@@ -321,7 +316,11 @@ class _FindingMaker:
             return f"{_name(reason.peer)} {fewer}: {self._describe_whereabouts(reason.peer, group)}"
         verb = "never sends" if reason.tag != ANY_TAG else "sends"
         what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
-        extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
+        extra = (
+            f" on {describe.communicator_words(reason.comm)}"
+            if reason.comm and reason.comm.index and reason.tag != ANY_TAG
+            else ""
+        )
         return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._describe_whereabouts(reason.peer, group)}"
 
     def _describe_shortfall(self, group: Group, others: Sequence[int]) -> str:
@@ -414,7 +413,7 @@ class _FindingMaker:
             return ""
         first, event = near[0]
         comm = self.standstill.trace.communicators[first.comm]
-        on = f" on {comm.name}" if comm is not reason.comm else ""
+        on = f" on {describe.communicator_words(comm)}" if comm is not reason.comm else ""
         self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
         senders = sorted({channel.source for channel, _ in near})
         if event.open and senders == [source]:
@@ -496,7 +495,7 @@ class _FindingMaker:
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
         task = describe.task_suffix(*(self.blocked[i].event for i in (index, *with_it)))
-        call = f"{describe.call_words(blocked.event)}{describe.site_suffix(blocked.event)}{_describe_request(blocked)}"
+        call = _describe_call_and_request(blocked)
         is_in = subject.replace(" is", " polls") if index in self.standstill.polling else f"{subject} in"
         return f"{is_in} {call}{task}{self._describe_company(blocked, group, with_it)}"
 
@@ -581,8 +580,14 @@ def _main_thread(blocked: list[Blocked]) -> Blocked:
 
 def _describe_call(group: Group) -> str:
     """Return words for the call in which a group waits, with its line, and for the request that a wait is for."""
-    request = _describe_request(group.blocked, peers=len(group.ranks) == 1)
-    return f"{group.call}{describe.site_suffix(group.blocked.event)}{request}{group.task}"
+    return f"{_describe_call_and_request(group.blocked, peers=len(group.ranks) == 1)}{group.task}"
+
+
+def _describe_call_and_request(blocked: Blocked, *, peers: bool = True) -> str:
+    """Return words for a call with its line, and for the request that a wait is for. `peers`: name its partners."""
+    request = _describe_request(blocked, peers=peers)
+    call = describe.call_words(blocked.event, peers=peers) + ("()" if request else "")
+    return f"{call}{describe.site_suffix(blocked.event)}{request}"
 
 
 def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:

@@ -23,7 +23,7 @@ STEPS = 5_000
 WALKS = 2
 """Forward searches that are tried until one stops at the current place itself, if a line begins there."""
 LINES = {"next": 6, "step": 2}
-"""How many lines before the current place a search begins: the first stops behind its begin may be others than those of
+"""How many lines before the current place a search begins: the first stops after its begin may be others than those of
 a forward search that began earlier.
 """
 
@@ -124,7 +124,7 @@ class LineSearch(BackwardSearch):
 
     def _find_line(self, base: int, tally: Tally, last: int) -> tuple[Walk, int] | None:
         """Return a walk from call `base` on, and which of its stops is the line before the current place; None if there
-        is no such line behind that call. NotAgain if a replay went another way than the one with the counts `tally`.
+        is no such line after that call. NotAgain if a replay went another way than the one with the counts `tally`.
 
         `last`: the last tick before the current place. A walk that stops at the current place itself is preferred to
         others if a line begins there.
@@ -183,12 +183,10 @@ class LineSearch(BackwardSearch):
         return wanted in (None, again.way(walk.tick))
 
     def _walk_from(self, walk: Walk, visits: int, moves: Sequence[str]) -> Walk:
-        """Step a rank forward from the begin of a walk until it has come to the current place of the search or past it,
-        and return the walk with its moves and stops. NotAgain if the replay went another way.
+        """Step a rank from the start of a walk until it reaches or passes the place where the search for the previous
+        line began. Return the walk with its moves and stops. NotAgain if the replay took another path.
 
-        `visits`: how often the rank comes to the current place until it is there as the search began. `moves`: the
-        first moves.
-        """
+        `visits`: how often the rank must reach that place. `moves`: the first moves to make."""
         if not self._begin_walk(walk):
             raise self._not_again(walk.base)
         here: Here | None = self._hand.here()
@@ -220,7 +218,7 @@ class LineSearch(BackwardSearch):
         return here.spot == (place["module"], place["address"], self._stack)
 
     def _has_come(self, here: Here, visits: int) -> bool:
-        """Return whether a stop is the current place of the search or lies behind it."""
+        """Return whether a stop is the current place of the search or comes after it."""
         place = self.marks.place
         if self._hand.why.startswith("SIG"):
             return True
@@ -232,7 +230,7 @@ class LineSearch(BackwardSearch):
         return here.visits > visits or not is_before_inlined
 
     def _move(self, move: str) -> Here | None:
-        """Step the rank, and return where it stops; None if it has come to its next call behind the current place."""
+        """Step the rank, and return where it stops; None if it has come to its next call after the current place."""
         hand = self._hand
         hand.skip(self.standing.skips.names)
         hand.step(move)

@@ -29,7 +29,7 @@ BEHIND_NS = 50_000_000
 CALLS = 64
 """How far behind a rank its checkpoints wait: so much time of the record, and so many calls at most."""
 LEAST = 2
-"""Calls that they stand behind at least, to be there for a search that begins at the last one."""
+"""Calls that they are behind at least, to be there for a search that begins at the last one."""
 _OF_MPI = ("ompi", "prte", "pmix", "mpich", "/hydra")
 """Parts of the names of files that MPIs and their launchers keep open."""
 Made = tuple[Replica, dict[int, Hand]]

@@ -231,7 +231,7 @@ def stop_lines_of(frame: Any) -> list[dict[str, Any]]:
 
 
 def end_of_prologue(block: Any) -> int:
-    """Return the address behind the prologue (the compiler's own instructions at the beginning) of the function that
+    """Return the address after the prologue (the compiler's own instructions at the beginning) of the function that
     contains a block.
     """
     name = block.function.name if block.function is not None else ""

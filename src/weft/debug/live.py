@@ -70,7 +70,7 @@ def _expected(event: Event) -> list[int]:
 
 
 def _read_uncounted_slot(file: int, stream: list[Chunk]) -> bytes:
-    """Return the bytes of the event that a record's stream holds behind its last counted event."""
+    """Return the bytes of the event that a record's stream holds after its last counted event."""
     at, found = sum(chunk.used for chunk in stream), b""
     for chunk in stream:
         room = chunk.pages * PAGE

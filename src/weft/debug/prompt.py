@@ -74,8 +74,8 @@ COMMANDS: dict[str, Command] = {
         "next event [N] [@RANK]", "run a rank over its next calls, and other ranks as far as these calls need", ("ne",)
     ),
     "prev event": Command("prev event [N] [@RANK]", "go back to before a rank's last calls, by a new replay", ("pe",)),
-    "next": Command("next [@RANKS]", "run to the next line, over functions", ("n",)),
-    "step": Command("step [@RANKS]", "run to the next line, into functions", ("s",)),
+    "next": Command("next [@RANKS]", "run to the next line, stepping over function calls", ("n",)),
+    "step": Command("step [@RANKS]", "run to the next line, stepping into function calls", ("s",)),
     "skip": Command(
         "skip [FUNCTION | FILE]",
         "let `step` step over a function or file from now on; without a name: list what is skipped",
@@ -117,10 +117,10 @@ COMMANDS: dict[str, Command] = {
         "reverse-continue",
     ),
     "reverse-next": Command(
-        "reverse-next [@RANK]", "go back to the line before, over functions", ("rn",), "reverse-next @1"
+        "reverse-next [@RANK]", "go back to the line before, stepping over function calls", ("rn",), "reverse-next @1"
     ),
     "reverse-step": Command(
-        "reverse-step [@RANK]", "go back to the line before, into functions", ("rs",), "reverse-step"
+        "reverse-step [@RANK]", "go back to the line before, stepping into function calls", ("rs",), "reverse-step"
     ),
     "messages": Command(
         "messages [@RANKS]",
@@ -141,6 +141,9 @@ WHERE = (
     "t=SECONDS",
     "finding:N",
 )
+
+STARTING = ("run", "r", "start")
+"""Commands by which other debuggers start the program; here it has been started, and waits for `continue`."""
 
 
 class Quit(Exception):
@@ -164,6 +167,8 @@ def parse_command(command_line: str, commands: dict[str, Command] = COMMANDS) ->
     begun = [known for known in commands if known.startswith(name)]
     if len(begun) == 1:
         return begun[0], rest
+    if name in STARTING:
+        raise UsageError(f"there is no command `{name}`: the program is stopped, and `continue` lets it run")
     near = difflib.get_close_matches(name, [*commands, *shorts], 1) or begun
     hint = f": did you mean `{shorts.get(near[0], near[0])}`?" if near else ": `help` lists the commands"
     raise UsageError(f"there is no command `{name}`{hint}")

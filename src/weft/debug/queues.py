@@ -33,9 +33,8 @@ class Queues:
 
     def describe_pending(self, ranks: Iterable[int]) -> Answer:
         """Return the messages from or to some ranks that were sent and not received, and the receives of these ranks
-        that have not got a message. At most MOST of each are described; `all_sent` and `all_posted` are their whole
-        numbers.
-        """
+        that have no message yet. At most MOST of each are described; `all_sent` and `all_posted` are the total
+        numbers."""
         chosen = np.isin(np.arange(len(self.record.trace.ranks)), list(ranks))
         sends, recvs = self.record.match.sends, self.record.match.recvs
         begun, over = self._find_begun_and_returned()

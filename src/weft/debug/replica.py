@@ -176,7 +176,7 @@ class Replica:
             self._set_goal(thread, (polls or {}).get(thread, 0))
 
     def release_sends(self, at_lines: Collection[int]) -> None:
-        """Let sends go that were held back until a call had returned, where a rank is stopped at a line behind that
+        """Let sends go that were held back until a call had returned, where a rank is stopped at a line after that
         call. (As it came there, the message must not be there yet.) The next goals count. `at_lines`: such ranks.
         """
         self._held.release_behind_stops(self.controls, at_lines)

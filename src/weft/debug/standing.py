@@ -77,7 +77,7 @@ class Standing:
         self.pulse: Callable[[], None] = lambda: None
         """Called all the while that ranks run; where it raises KeyboardInterrupt, they stop at their next calls."""
         self.listed: tuple[str, int] | None = None
-        """The file and the line up to which its source was shown last; None behind a stop."""
+        """The file and the line up to which its source was shown last; None after a stop."""
         self.known: Known | None = None
         """Where the last step back has brought a Python rank."""
         self.known_walk: KnownWalk | None = None

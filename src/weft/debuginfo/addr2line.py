@@ -87,7 +87,7 @@ def _query_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> 
     lack its line; frames in MPI's headers are dropped. If addr2line cannot be run, return {} and add a sentence to
     `problems`.
     """
-    # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
+    # A return address follows its call, maybe on the next line: the byte before belongs to the call.
     addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)
     environment = {**os.environ, "LC_ALL": "C", "DEBUGINFOD_URLS": ""}
     try:

@@ -14,7 +14,7 @@ from weft.dvm.c_tree import Variable
 from weft.dvm.c_unit import FIRST, SourceUnit
 
 ALIGNED: Final = 60100
-"""Priority of constructors that align, after all that name data; behind it the depth of the alignment."""
+"""Priority of constructors that align, after all that name data; after it the depth of the alignment."""
 
 
 def have_distribution(declares: Sequence[syntax.Declare]) -> bool:

@@ -178,7 +178,7 @@ class UnitNames:
         self.parallel: list[tuple[int, int]] = []
         """The items of parallel loops, first to last."""
         self.late: list[tuple[int, Position, str]] = []
-        """Calls that stand behind all others of their line."""
+        """Calls that come after all others of their line."""
 
     def before(self, line: int, place: Position, *texts: str) -> None:
         """Insert calls before a line of the source. `place`: the position to report for them."""

@@ -121,28 +121,28 @@ class TokenCursor:
         raise DirectiveError((word or self.word).place, what)
 
     def take(self) -> Token:
-        """Return the next token and move behind it. The cursor never moves behind the end token."""
+        """Return the next token and move past it. The cursor never moves past the end token."""
         word = self.word
         if not self.ended:
             self.at += 1
         return word
 
     def accept(self, *texts: str) -> bool:
-        """Move behind the next tokens if they are `texts`, and return True. Otherwise stay, and return False."""
+        """Move past the next tokens if they are `texts`, and return True. Otherwise stay, and return False."""
         if any(self.peek(ahead) != text for ahead, text in enumerate(texts)):
             return False
         self.at += len(texts)
         return True
 
     def expect(self, text: str) -> Token:
-        """Return the next token, which must be `text`, and move behind it. Raises DirectiveError for another token."""
+        """Return the next token, which must be `text`, and move past it. Raises DirectiveError for another token."""
         if self.text != text or self.ended:
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
             self.fail(f"{shown} where `{text}` is expected")
         return self.take()
 
     def take_name(self, expected: str = "a name") -> Token:
-        """Return the next token, which must be a name, and move behind it. Raises DirectiveError for another token;
+        """Return the next token, which must be a name, and move past it. Raises DirectiveError for another token;
         `expected` says what is missing.
         """
         if self.word.kind != "name":
@@ -151,7 +151,7 @@ class TokenCursor:
         return self.take()
 
     def take_name_text(self, what: str = "a name") -> str:
-        """Return the text of the next token, which must be a name, and move behind it."""
+        """Return the text of the next token, which must be a name, and move past it."""
         return self.fold(self.take_name(what))
 
     def finish(self) -> None:

@@ -13,7 +13,7 @@ from weft.deadlock import STOOD_NS
 from weft.deadlock.blocked_ranks import Reason, Standstill
 from weft.deadlock.unfinished_collectives import find_unfinished_collectives
 from weft.endings.end_causes import End, How, find_user_site
-from weft.terms.describe import call_words, site_suffix
+from weft.terms.describe import call_words, communicator_words, site_suffix
 from weft.terms.library_code import is_library_code
 from weft.trace import Event, Trace
 from weft.trace.sites import CallSite
@@ -21,7 +21,7 @@ from weft.trace.sites import CallSite
 MAX_LINES: Final = 4
 MAX_PLACES: Final = 4
 _LAST: Final = 64
-"""Calls before the end among which a poll is looked for: what a rank does on its way out comes behind it."""
+"""Calls before the end among which a poll is looked for: what a rank does on its way out comes after it."""
 _LEAST_POLLS: Final = 10
 
 
@@ -55,7 +55,8 @@ def _describe_stuck_library(standstill: Standstill, ends: Mapping[int, End]) -> 
     """Return a line for each collective in which all members had been for some time. No call is missing then: the MPI
     library itself does not complete it."""
     return [
-        f"all members of {event.comm.name} are in {call_words(event)}{site_suffix(event)}: the MPI library itself does "
+        f"all members of {communicator_words(event.comm)} are in {call_words(event)}{site_suffix(event)}: the MPI "
+        f"library itself does "
         "not complete the call"
         for events in find_unfinished_collectives(standstill)[:MAX_LINES]
         if (event := events[0]).comm is not None

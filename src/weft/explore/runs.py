@@ -85,9 +85,8 @@ class ReplayRuns:
         self._scratch.cleanup()
 
     def replay_record_twice(self, trace: Trace) -> Result:
-        """Replay the record itself twice, and return its result, with the output of the first replay. `steady` then
-        says whether both printed the same. WeftError if the record cannot be replayed.
-        """
+        """Replay the record itself twice, and return the result and output of the first replay. Set `self.steady` to
+        whether both replays printed the same. WeftError if the record cannot be replayed."""
         assert self._scratch is not None
         printed = []
         for k in range(2):

@@ -118,7 +118,7 @@ def read_calls_in_time_order(trace: Trace, call_filter: Filter) -> Iterator[Call
         queues = [queue for queue in queues if queue.held]
         if not queues:
             return
-        # What is read of a rank later comes behind what was read of it: up to there the order is known.
+        # What is read of a rank later comes after what was read of it: up to there the order is known.
         bounds = [(queue.last_key, queue.rank.index) for queue in queues if not queue.is_exhausted]
         bound, last = min(bounds, default=(None, -1))
         taken = [queue.take_calls_before(bound, queue.rank.index <= last) for queue in queues]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Cells = tuple[int, tuple[int, ...], tuple[int, ...]]
-"""Elements of a part: bytes behind its first, shape and strides."""
+"""Elements of a part: bytes after its first, shape and strides."""
 
 
 def compute_flat_indices(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:

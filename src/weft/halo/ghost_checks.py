@@ -105,7 +105,7 @@ class _RankChecker:
         self.told: set[tuple[object, ...]] = set()
         self._reached: dict[tuple[int, int], bool] = {}
         self.stores: dict[int, list[tuple[Use, int]]] = defaultdict(list)
-        """By part the stores that reach ghosts, each with how many looks at ghosts there were behind it."""
+        """By part the stores that reach ghosts, each with how many looks at ghosts there were after it."""
 
     def find_wrong_ghosts(self) -> Iterator[Finding]:
         """Yield a finding for each use by this rank of ghost cells that did not have their owner's values."""

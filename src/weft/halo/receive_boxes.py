@@ -144,7 +144,7 @@ def _find_box(part: DeclaredPart, byte_offset: int, datatype: Datatype | None, c
     widest = sorted(range(len(part.shape)), key=lambda axis: -part.strides[axis])
     apart = np.zeros(len(first), bool)
     box = {}
-    for axis in widest:  # a block that goes on behind the end of a row takes all of the rows
+    for axis in widest:  # a block that goes on after the end of a row takes all of the rows
         lowest = np.where(apart, 0, low[axis])
         highest = np.where(apart, part.shape[axis] - 1, high[axis])
         box[axis] = int(np.minimum(lowest, highest).min()), int(np.maximum(lowest, highest).max())

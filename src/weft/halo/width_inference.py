@@ -148,8 +148,8 @@ def _is_within_layers(part: DeclaredPart, box: Box, layers: Layers) -> bool:
 
 
 def _assign_widths(shown: ShownWidths, known: Sequence[ShownWidths]) -> Iterator[tuple[DeclaredPart, str]]:
-    """Yield (part, "") for the parts of an array, with the ghost widths that its receives show. At other sides the
-    widths of arrays of the same form are taken. Raises Unclear if they contradict each other, or do not fit."""
+    """Yield (part, "") for each part of an array, with the ghost widths that its receives show. A side without receives
+    gets the width of arrays of the same shape. Raises Unclear if widths contradict each other, or do not fit."""
     alike = [other for other in known if other is not shown and _have_same_form(shown, other)]
     lent: dict[Side, int] = {}
     for side, width in (item for other in alike for item in other.wide.items() if item[0] not in shown.wide):

@@ -23,7 +23,7 @@ from .waits import find_joining_task, innermost_frame, task_frames
 from .watchpoints import WatchedChange, WatchedExpressions
 
 _YIELD_OPCODES = {dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]}
-"""Where a frame stands that is left by a yield: from 3.13 on at the instruction behind it."""
+"""Where a frame stands that is left by a yield: from 3.13 on at the instruction after it."""
 
 
 class Tracer:

@@ -78,7 +78,7 @@ _MOST, _ASKS_EACH, _FARTHEST, _MOST_ASKED = 1024, 128, 256, 12
 """Of a loop: how many iterations at most run without hooks, after how many with hooks it is asked, how many bytes its
 longest step has, and how many different accesses."""
 _LOOKS_ON = 16
-"""How many lines behind the last hook a register may be loaded again to be seen."""
+"""How many lines after the last hook a register may be loaded again to be seen."""
 _BITS = {"read": 1, "write": 3}
 """WEFT_PAGE_READS; with WEFT_PAGE_WRITES (client.h)."""
 

@@ -128,7 +128,7 @@ _SLOW: Final = """\
 
 
 SHORTENED: Final = re.compile(r"^\tcall\tweft_check_slow_", re.M)
-"""What stands behind each hook that is written out."""
+"""What stands after each hook that is written out."""
 
 # What clang calls where gcc calls __tsan_...
 _TRACED: Final = re.compile(r"\b__sanitizer_cov_(load|store)(1|2|4|8|16)\b")

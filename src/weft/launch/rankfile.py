@@ -70,7 +70,7 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """Offset behind the chunk's last page."""
+        """Offset after the chunk's last page."""
         return self.offset + self.pages * PAGE
 
 

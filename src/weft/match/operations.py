@@ -336,7 +336,10 @@ def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Oper
     posts = [_allocate_posts([m[which] for m in most], make_column) for which in range(3)]
     colls = _allocate_collectives([m[3] for m in most], make_column)
     if max(map(len, [*posts, colls]), default=0) >= NONE:
-        raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
+        raise MemoryError(
+            "the run has more than 4 billion sends, receives or collectives, which Weft cannot match: "
+            "record less (--keep)"
+        )
     try:
         counts = call_for_all_ranks(lambda worker, rank: worker.extract_rank(rank, posts, colls))
     finally:

@@ -44,7 +44,7 @@ from weft.numba.source import Suspect
 from weft.numba.unset_reads import EarlyReads
 
 ALWAYS: Final = 2
-"""Calls with arguments of one outline that are all compared; behind them the 4th, 8th, 16th, ..."""
+"""Calls with arguments of one outline that are all compared; after them the 4th, 8th, 16th, ..."""
 
 SEQUENTIAL: Final[dict[str, Any]] = {"parallel": False, "boundscheck": True, "error_model": "numpy"}
 

@@ -48,7 +48,7 @@ HOOKS: Final = (
     "-fno-optimize-sibling-calls",
     "-w",
 )
-# A read that is made once before a loop, or a write that is made once behind it, would be another strand's.
+# A read that is made once before a loop, or a write that is made once after it, would be another strand's.
 KEPT: Final = (
     "-O1",
     "-fno-tree-loop-im",

@@ -35,7 +35,7 @@ _FORTRAN_TYPES: Final = r"(?:integer|real|logical|complex|double\s+precision|cha
 
 @dataclass(frozen=True, slots=True)
 class MergedVariable:
-    """A variable of a mergeable task that its generator reads behind the task, and the lines of both."""
+    """A variable of a mergeable task that its generator reads after the task, and the lines of both."""
 
     directive_line: int
     name: str
@@ -44,7 +44,7 @@ class MergedVariable:
 
 
 def find_variables_of_merged_tasks(source: Path) -> Iterator[MergedVariable]:
-    """Yield the variables of a source file that a mergeable task changes in a copy of its own and that are read behind
+    """Yield the variables of a source file that a mergeable task changes in a copy of its own and that are read after
     it.
     """
     text = source.read_text(encoding="utf-8", errors="replace")
@@ -101,7 +101,7 @@ def _find_uses(text: str, name: str, begin: int, end: int) -> Iterator[tuple[int
 
 
 def _find_statement(text: str, at: int) -> tuple[int, int] | None:
-    """Return (begin, end) of the statement behind an index, or of what the head of a loop there controls; None if its
+    """Return (begin, end) of the statement after an index, or of what the head of a loop there controls; None if its
     end is not found.
     """
     return find_loop_body_range(text, at) or find_block_range(text, at)

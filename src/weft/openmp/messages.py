@@ -20,8 +20,10 @@ LEFT: Final = {
     "treats 64 neighbours as one",
     "paths": "pairs of accesses with very many atomics or locks between them, any of which may order the two ({at})",
     "lanes": "dependences between the iterations of a simd loop in most of its runs after the first 1,024 ({at})",
-    "readers": "plain writes ({at}) beside many atomic reads: two of them and each 32nd of the others are compared",
-    "locks": "in which order locks are taken and what they protect, beyond the first 60 locks ({at})",
+    "readers": "some races between a plain write and many atomic reads ({at}): Weft compares two of the reads, and "
+    "every 32nd of the "
+    "others, with the write",
+    "locks": "locks beyond the first 60 ({at}): in which order they are taken, and which data they protect",
 }
 """What the runtime's reasons to leave something out mean."""
 ONE_MEMORY: Final = "out-of-date copies in target regions, because the program requires unified shared memory ({at})"
@@ -102,7 +104,7 @@ def describe_wrong_reduction(name: str, declared: str, computed: str, is_loop: b
 
 def describe_merged_task(name: str, task: AccessPlace, write: AccessPlace, read: AccessPlace) -> str:
     """Return the message that a variable's value depends on whether a mergeable task is merged: it is written in the
-    task and read behind it.
+    task and read after it.
     """
     return (
         f"The value of `{name}`{describe_place(read)} is unspecified: the mergeable task{describe_place(task)} writes "

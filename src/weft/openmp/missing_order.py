@@ -32,7 +32,7 @@ WAIT_OR_DEPEND: Final = "put a `taskwait` between them, or a `depend` clause on 
 
 @dataclass(frozen=True, slots=True)
 class MissingOrder:
-    """The barrier or the wait that is missing behind constructs: their places, and what to do, as text."""
+    """The barrier or the wait that is missing after constructs: their places, and what to do, as text."""
 
     constructs: tuple[AccessPlace, ...]
     remedy: str
@@ -98,7 +98,7 @@ def find_block_end(file: str, directive_line: int) -> int:
 
 def describe_masked_block(line: int) -> str:
     """Return the remedy where a `masked` block is not followed by a barrier."""
-    return f"the block at line {line} has no barrier at its end: put one behind it"
+    return f"the block at line {line} has no barrier at its end: put one after it"
 
 
 def describe_nowait(construct: AccessPlace) -> str:
@@ -148,7 +148,7 @@ def find_missing_order(race: RawOpenMPFinding) -> MissingOrder | None:
 
 @dataclass(slots=True)
 class MissingWait:
-    """A `taskwait` that is missing in code that makes tasks: behind the line of the last of them, in front of what
+    """A `taskwait` that is missing in code that makes tasks: after the line of the last of them, in front of what
     races with them.
     """
 

@@ -112,7 +112,7 @@ class RawOpenMPFinding:
     device: bool
     """The copy on the device is meant."""
     near: tuple[int, ...]
-    """What is mapped before and behind the memory."""
+    """What is mapped before and after the memory."""
     block: int | None
     """Where the block of the heap begins that it lies in."""
     frame: tuple[int, int] | None

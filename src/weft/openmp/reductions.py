@@ -19,7 +19,7 @@ from weft.openmp.source_rewriting import FIXED_SUFFIXES, read_directives, source
 _LOOPS: Final = frozenset(("for", "simd", "taskloop", "distribute", "loop"))
 _LOOPS_FORTRAN: Final = (_LOOPS - {"for"}) | {"do"}
 _BLOCKS: Final = frozenset(("parallel", "task", "scope", "sections"))
-"""What else has reductions, of the block behind it."""
+"""What else has reductions, of the block after it."""
 _CLAUSES: Final = frozenset(("reduction", "in_reduction"))
 _DECLARED: Final = re.compile(
     r"\s*(?:default\s*,\s*)?(?P<operation>\+|-|\*|&&|\|\||&|\||\^|(?i:\.(?:and|or)\.)|[A-Za-z_]\w*)\s*:(?!:)(?P<names>.*)$",

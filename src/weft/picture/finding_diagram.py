@@ -227,7 +227,7 @@ def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
     text = f"{_call_site_text(event)}  {verb.format('s' * (len(ranks) == 1))} {call}".strip()
     reasons = group.first.reasons
     if reasons and reasons[0].event != event:
-        text += f" for {_posting_calls_text(reasons)}"
+        text += f"() for {_posting_calls_text(reasons)}"
     elif not reasons or reasons[0].what not in ("message", "receive") or reasons[0].peer == ANY_SOURCE:
         whom = frozenset().union(*(standstill.needs[rank].all_ranks() for rank in ranks if rank in standstill.needs))
         whom = whom.difference(ranks) if len(ranks) > 1 else whom

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from weft.mpi.table import Function, Parameter
 
-# `name=PLACE` behind a parameter: peer, tag, count, buffer, object (a buffer of PVM): fields of the slot; text, int,
+# `name=PLACE` after a parameter: peer, tag, count, buffer, object (a buffer of PVM): fields of the slot; text, int,
 # tids (in the tail, known when the call begins), out, outs:N (N numbers that it gives back); nothing: none kept.
 # `-> int`: the result is kept. `-> new`: the result is a new buffer. `by hand`: native/calls.c has the wrapper.
 # `group`: passes messages through others of these functions.
@@ -156,7 +156,7 @@ FORMS: Final = {
     "polls": ("", ".nothing", ".notice"),
     "group": ("", ".send", ".recv", ".nothing", ".notice"),
 }
-"""What the ids of a function behind its first one stand for; an empty name is not used.
+"""What the ids of a function after its first one stand for; an empty name is not used.
 
 A poll that found nothing is an event of its own kind; so is what took a notice of the daemon in place of a message.
 What a function of groups sends and receives stands behind it, under its name.
@@ -185,7 +185,7 @@ class PvmCall:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Return its ids from the first one on, by what is behind its name."""
+        """Return its ids from the first one on, by what follows its name."""
         return next((FORMS[word] for word in FORMS if word in self.words), ("",))
 
     @property

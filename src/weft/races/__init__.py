@@ -197,10 +197,8 @@ MAX_NAMED_RACES: Final = 3
 
 
 def name_earlier_races(findings: Sequence[Finding]) -> list[Finding]:
-    """Return all findings of a run; those on races that depend on an earlier race now name the line of that race.
-
-    Of all chains of such races the first ones depend on no other race, so their lines are named.
-    """
+    """Return the findings; the message of a race that can only occur after another race's outcome also names the line
+    of that first race."""
     firsts = [
         one.sites[0] for one in findings
         if isinstance(one.evidence, OrderOnly) or (isinstance(one.evidence, Race) and not one.evidence.influenced)
@@ -270,7 +268,7 @@ def _race_finding(trace: Trace, match: Match, races: Races, race_index: int, bey
     sites = [describe.finding_site(trace.event(*event)) for event in events]
     comm = trace.communicators[int(posts.comm[row])]
     tag = int(posts.tag[row])
-    where = "" if comm.index == 0 else f" on {comm.name}"
+    where = "" if comm.index == 0 else f" on {describe.communicator_words(comm)}"
     # A matched probe is the post of its receive; mpi4py's recv() is one, and nobody wrote a probe there.
     verb = "saw" if races.probe[race_index] else "took"
     message = (

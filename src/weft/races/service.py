@@ -116,7 +116,7 @@ def classify_benign(match: Match, order: Order, races: Races) -> NDArray[np.uint
     found = np.zeros(len(races), np.uint8)
     sent: tuple[NDArray[np.uint64], NDArray[np.uint32]] | None = None
     received: dict[tuple[int, int, int], int] = {}
-    for place in _group_by_site(match, races):  # probes behind receives
+    for place in _group_by_site(match, races):  # probes after receives
         if sent is None:
             sent = group_rows(match.sends.peer.view(np.uint32), len(match.trace.ranks))
         to_me = sent[1][int(sent[0][place.rank]) : int(sent[0][place.rank + 1])].astype(np.int64)
@@ -180,9 +180,8 @@ def _group_by_site(match: Match, races: Races) -> list[_RacingSite]:
 
 
 def _encode_combinations(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]]:
-    """Return for each row a number that is equal for rows with the same values in all columns, and the columns
-    themselves.
-    """
+    """Number the different combinations of values in some columns. Return the number for each row (equal rows have
+    equal numbers), and `columns` as they are."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         ids = sorted_distinct(column)

@@ -579,7 +579,7 @@ static void clear_client(struct weft_client *client) {
 }
 
 __attribute__((visibility("default"))) void weft_access_leave(struct weft_client *client);
-/* Called by a part of the program that `weft cc` built when it is unloaded: its hooks are no longer told of changes. */
+/* Called by a part of the program that `weft cc` built when it is unloaded: its hooks get no more changes. */
 void weft_access_leave(struct weft_client *client) {
     pthread_mutex_lock(&hold_lock);
     for (struct weft_client **link = &clients; *link; link = &(*link)->next)
@@ -734,7 +734,7 @@ void weft_add_call_buffer(const void *buffer, int64_t count, MPI_Datatype type, 
         (struct weft_call_buffer){.buffer = buffer, .count = count, .type = type, .written = written};
 }
 
-/* Add a buffer as weft_add_call_buffer does; it begins `displacement` bytes behind `buffer`. */
+/* Add a buffer as weft_add_call_buffer does; it begins `displacement` bytes after `buffer`. */
 void weft_add_call_buffer_at(const void *buffer, int64_t displacement, int64_t count, MPI_Datatype type, bool written) {
     if (!buffer || buffer == MPI_IN_PLACE || count <= 0) return;
     weft_add_call_buffer((const char *)buffer + displacement, count, type, written);

@@ -257,7 +257,7 @@ WEFT_ASKS struct weft_blocks *weft_find_type_blocks(MPI_Datatype type, int64_t c
     return made;
 }
 
-/* Return whether the elements lie one behind the other, and each is one block. */
+/* Return whether the elements lie one after the other, and each is one block. */
 bool weft_has_no_gaps(const struct weft_blocks *blocks) {
     return blocks->blocks == 1 && !blocks->run[0].at &&
            (blocks->count == 1 || blocks->extent == (int64_t)blocks->bytes);

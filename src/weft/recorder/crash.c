@@ -1,10 +1,10 @@
-/* Signals that end a process, or warn it: what is told of them, and that they do what they would do without us.
+/* Signals that end a process, or warn it: what is reported of them, and that they do what they would do without us.
  *
- * From MPI's initialisation on our handler stands before the program's, which believes that its own is installed: what
- * it sets and reads back goes by a table (sigaction and signal are ours). When a signal comes, all is told; then the
+ * From MPI's initialisation on our handler is called before the program's, which believes that its own is installed: what
+ * it sets and reads back goes by a table (sigaction and signal are ours). When a signal comes, everything is reported; then the
  * program's own disposition is really installed and the signal comes again: by itself as the instruction fails once
  * more, or sent anew with what it carried. So handlers, core files and exit statuses are those of a run without us, and
- * each signal is told once. A signal that the program ignores stays ignored, one that it handles is told and handled.
+ * each signal is reported once. A signal that the program ignores stays ignored, one that it handles is reported and handled.
  *
  * `weft run` asks where a process is by a real-time signal of ours, and this process its own threads by the same. */
 #define _GNU_SOURCE
@@ -158,7 +158,7 @@ static void record_other_threads(struct weft_ending_report ending) {
     if (folder >= 0) close(folder);
 }
 
-/* ---- what is told ---- */
+/* ---- what is reported ---- */
 /* Return the name of a signal, such as SIGSEGV; "" for one that is not handled here. */
 static const char *find_signal_name(int signal_number) {
     switch (signal_number) {
@@ -438,7 +438,7 @@ static void handle_signal(int signal_number, siginfo_t *info, void *context) {
 }
 
 /* ---- what the program sets and reads back ---- */
-/* Return whether the recorder's handler stands before the program's for a signal. */
+/* Return whether the recorder's handler is called before the program's for a signal. */
 static bool is_handled_here(int signal_number) {
     return is_handling && signal_number > 0 && signal_number < 65 && actions[signal_number].ours &&
            !actions[signal_number].done;
@@ -465,7 +465,8 @@ static WEFT_GIVEN int exchange_program_handler(int signal_number, const struct s
     return 0;
 }
 
-/* Stand before the C library's sigaction: the program sets and reads its own handlers, the recorder's stay in front. */
+/* Replace the C library's sigaction: the program sets and reads its own handlers, and the recorder's handlers, which are
+ * called first, stay installed. */
 WEFT_GIVEN __attribute__((visibility("default"))) int
 sigaction(int signal_number, const struct sigaction *restrict action, struct sigaction *restrict before) {
     find_real_sigaction();

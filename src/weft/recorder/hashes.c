@@ -21,7 +21,7 @@ enum { CHUNK = 64 << 10, SHAPES = 64, DEEPEST = 16, WIDEST = 64 << 20 };
 
 /* How the bytes of a datatype are taken. */
 enum manner {
-    AS_THEY_LIE = 1, /* element behind element, without gaps */
+    AS_THEY_LIE = 1, /* element after element, without gaps */
     PACKED = 2,
     LONG_DOUBLES = 3, /* as they lie, but of each number of 16 bytes 6 are not part of it (x87) */
     NOT_AT_ALL = 4,
@@ -59,7 +59,7 @@ static bool has_long_doubles(MPI_Datatype type) {
     return X87 && (type == MPI_LONG_DOUBLE || type == MPI_C_LONG_DOUBLE_COMPLEX);
 }
 
-/* What the types that `type` is made of come to: whether they lie without gaps one behind the other, and whether all of
+/* What the types that `type` is made of come to: whether they lie without gaps one after the other, and whether all of
  * their bytes mean something. */
 struct type_layout {
     bool dense, whole;

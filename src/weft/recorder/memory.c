@@ -3,7 +3,7 @@
  * Looked at when a call comes a way that it has not come before, never on the hot path. Which variable lies where is
  * looked up after the run (weft.sources.variables); what is an overrun, the analysis says.
  *
- * Blocks are those of glibc's malloc. Its heap is chunks one behind the other, each headed by its size, so a walk from
+ * Blocks are those of glibc's malloc. Its heap is chunks one after the other, each headed by its size, so a walk from
  * the heap's first byte to the buffer meets the block that holds it, or something that is no chunk, and then nothing is
  * told. A thread that found the heap busy has an arena of its own, in heaps that begin at multiples of ARENA:
  *
@@ -183,7 +183,7 @@ static void note_unknown_malloc(void) {
     weft_write_definition(WEFT_DEF_NOTE, payload, (size_t)(text.p - payload));
 }
 
-/* Return whether a block of a known size has the head that glibc would give it, and a chunk behind it that says that it
+/* Return whether a block of a known size has the head that glibc would give it, and a chunk after it that says that it
  * is in use. */
 static bool does_sample_fit(void) {
     void *block = malloc(SAMPLE);
@@ -251,7 +251,7 @@ static size_t read_word(uintptr_t address) {
     return read_chunk_head(address & ~(uintptr_t)(HEAD - 1), pair) ? pair[address / sizeof *pair % 2] : 1;
 }
 
-/* Return whether an arena's state (struct malloc_state) ends `size` bytes behind its begin: its last two words are the
+/* Return whether an arena's state (struct malloc_state) ends `size` bytes after its begin: its last two words are the
  * bytes that the arena has from the system and had at most, in whole pages, not less than this heap has. */
 static bool does_arena_state_fit(uintptr_t arena, size_t size, size_t written) {
     size_t now = read_word(arena + size - 2 * sizeof now), maximum = read_word(arena + size - sizeof now);
@@ -283,7 +283,7 @@ static bool find_block_in_arena(uintptr_t address, struct weft_block *block) {
     return address >= first + HEAD && find_block_in_chunks(address, first, top, OTHER_ARENA, block);
 }
 
-/* Find a block so large that malloc mapped it for itself: the address is its first byte, or such blocks lie one behind
+/* Find a block so large that malloc mapped it for itself: the address is its first byte, or such blocks lie one after
  * the other up to it. Return false if there is none. */
 static bool find_own_mapping_block(uintptr_t address, struct region *region, struct weft_block *block) {
     uintptr_t chunk = address - HEAD;

@@ -433,7 +433,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
 }
 
 /* ---- time ---- */
-/* Write the unit of MPI_Wtime's clock behind the fixed fields of the thread's last event, before the times of its
+/* Write the unit of MPI_Wtime's clock after the fixed fields of the thread's last event, before the times of its
  * repeated calls. */
 void weft_write_clock_unit(struct weft_thread *thread) {
     struct weft_event *event = thread->fold;

@@ -15,7 +15,7 @@ static const char forbidden[] =
     "the contents of buffers and the hashes of messages, because the kernel does not let a process read its own memory "
     "(process_vm_readv, /proc/self/mem)";
 
-/* Copy pieces of memory that may not be there, one behind the other, to `to`. Return the bytes copied up to the first
+/* Copy pieces of memory that may not be there, one after the other, to `to`. Return the bytes copied up to the first
  * that cannot be read; -1 if the kernel does not let a process read its own memory. */
 ssize_t weft_copy_readable_pieces(void *to, const struct iovec *pieces, int n) {
     return weft_read_own_memory(to, pieces, n);

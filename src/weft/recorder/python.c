@@ -71,7 +71,7 @@ void weft_look_for_python(void) {
     else note_unknown_python(text);
 }
 
-/* Release Python's lock (the GIL) if this thread holds it, while it stands still in a replay: mpi4py keeps it in some
+/* Release Python's lock (the GIL) if this thread holds it, while it waits in a replay: mpi4py keeps it in some
  * calls, and the debugger's agent could not look at the rank. Return what weft_retake_python_lock needs, NULL if the
  * lock was not held. */
 void *weft_release_python_lock(void) {
@@ -240,7 +240,7 @@ uint32_t weft_find_python_line(uint32_t *offset, struct weft_python_callers *cal
     return found;
 }
 
-/* ---- where a thread is, for what is told of the end: nothing is believed to be there ---- */
+/* ---- where a thread is, for what is reported of the end: nothing is believed to be there ---- */
 
 /* Read the code and instruction of this thread's Python frames, innermost first, at most `n`; return how many. Memory
  * that is not there ends the stack: it may run in a signal handler. */

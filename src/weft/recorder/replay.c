@@ -141,8 +141,8 @@ int weft_start_replay(const char *folder, int rank) {
     return rank;
 }
 
-/* Let MPI work for the other ranks while this thread stands still: a probe, which takes no message away. Not in
- * `silent_comm`, as MPICH answers for a communicator of one process without looking at what others ask for. */
+/* Let MPI make progress for the other ranks while this thread waits, by a probe, which receives nothing. The probe is
+ * not on `silent_comm`: on a communicator of one process, MPICH answers a probe without making progress. */
 void weft_let_mpi_progress(void) {
     int flag;
     MPI_Status status;
@@ -322,9 +322,9 @@ static inline void go_to_next_entry(struct weft_replay *replay) {
     __atomic_store_n(&replay->control->at, replay->at, __ATOMIC_RELEASE);
 }
 
-/* Return the entry of the plan that comes next, after parking if the thread is at its goal. NULL behind the end of a
- * record that ends before the program did; a call behind the end of a whole record is reported as a divergence, and
- * held. `poll`: the call may fail and come again. */
+/* Return the plan's next entry for this thread. If the debugger wants the thread to stop here, first wait until it may
+ * continue. NULL after the end of a record that ended before the program did. If the record is whole, a call after its
+ * end is reported as a divergence and does not return. `poll`: the call may fail and be repeated. */
 static const struct weft_plan_entry *find_upcoming_entry(struct weft_replay *replay, struct weft_thread *thread,
                                                          struct weft_event *event, bool poll) {
     if (UNLIKELY(replay->at >= replay->control->goal) &&
@@ -338,7 +338,7 @@ static const struct weft_plan_entry *find_upcoming_entry(struct weft_replay *rep
     return NULL;
 }
 
-/* Compare a call that is about to be made with the next entry of the plan, and go on to the entry behind it. A call
+/* Compare a call that is about to be made with the next entry of the plan, and go on to the entry after it. A call
  * that differs is reported as a divergence, and held. The thread parks before the call if that is its goal. */
 void weft_check_call_against_plan(struct weft_thread *thread, struct weft_event *event) {
     uint16_t function = event->function;
@@ -829,7 +829,7 @@ static bool read_recorded_time(struct weft_replay *replay) {
 }
 
 WEFT_HIDDEN double weft_p_MPI_Wtime(void);
-/* Return the time that the program read in the record; the real one behind the record's end. */
+/* Return the time that the program read in the record; the real one after the record's end. */
 double weft_p_MPI_Wtime(void) {
     struct weft_replay *replay = weft_find_own_replay();
     return replay && read_recorded_time(replay) ? replay->time : REAL(MPI_Wtime)();

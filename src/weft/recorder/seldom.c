@@ -1,4 +1,4 @@
-/* One body for the functions of seldom.h: what a generated wrapper does, told by a table. */
+/* One body for the functions of seldom.h: what a generated wrapper does, controlled by a table. */
 #include "seldom.h"
 
 __thread int weft_seldom_at;
@@ -124,7 +124,7 @@ static WEFT_GIVEN int64_t count_array_elements(const struct call *call, int i) {
 }
 
 /* ---- the tail ---- */
-/* Return how many bytes the arguments take at most that are written behind the event's fixed fields (its tail), before
+/* Return how many bytes the arguments take at most that are written after the event's fixed fields (its tail), before
  * the call (`part`: ENTRY) or after it (EXIT). */
 static WEFT_GIVEN uint64_t bound_tail_bytes(const struct call *call, int part) {
     uint64_t bytes = 34;
@@ -140,7 +140,7 @@ static WEFT_GIVEN uint64_t bound_tail_bytes(const struct call *call, int part) {
     return bytes;
 }
 
-/* Write array argument `i` behind the event's fixed fields; an empty one after a failed call. */
+/* Write array argument `i` after the event's fixed fields; an empty one after a failed call. */
 static WEFT_GIVEN void write_array_argument(const struct call *call, int i, struct weft_text *text) {
     const struct weft_argument *argument = &call->arguments[i];
     const void *elements = (const void *)call->words[i];
@@ -163,7 +163,7 @@ static WEFT_GIVEN const void *read_attribute_address(const struct call *call, in
     return is_stored ? *(void **)call->words[i] : NULL;
 }
 
-/* Write argument `i` behind the event's fixed fields, before the call (`part`: ENTRY) or after it (EXIT). After a
+/* Write argument `i` after the event's fixed fields, before the call (`part`: ENTRY) or after it (EXIT). After a
  * failed call an output is written as 0. */
 static WEFT_GIVEN void write_argument(const struct call *call, int i, int part, struct weft_text *text) {
     const struct weft_argument *argument = &call->arguments[i];
@@ -184,7 +184,7 @@ static WEFT_GIVEN void write_argument(const struct call *call, int i, int part, 
     else weft_write_signed(text, call->ok ? encode_argument(call, i) : 0);
 }
 
-/* Write all arguments that go behind the event's fixed fields, before the call (`part`: ENTRY) or after it (EXIT). */
+/* Write all arguments that go after the event's fixed fields, before the call (`part`: ENTRY) or after it (EXIT). */
 static WEFT_GIVEN void write_arguments(const struct call *call, int part, struct weft_text *text) {
     for (int i = 0; i < call->function->n; i++)
         if (call->arguments[i].place == AT_TAIL && call->arguments[i].traits & part)
@@ -219,7 +219,7 @@ static WEFT_GIVEN void fill_event_field(struct call *call, int i) {
     }
 }
 
-/* Write the arguments that are known before the call, and have no fixed field in the event, behind its fixed fields
+/* Write the arguments that are known before the call, and have no fixed field in the event, after its fixed fields
  * (its tail). */
 static WEFT_GIVEN void write_entry_tail(const struct call *call) {
     bool large = call->function->count >= 0 && call->event->count == INT32_MAX;

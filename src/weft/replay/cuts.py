@@ -272,9 +272,9 @@ class Cuts:
 
     @cached_property
     def _turn_edges(self) -> _TurnEdges:
-        """Return the order of accesses to windows as pairs of points, of which the first comes before the second, and
-        of calls before the sends that are held back until these have returned. No pairs if no plan has either.
-        """
+        """Return edges (earlier point, later point) for what the plans order beside messages: an access to a window
+        before the next one, and the end of a call before a send that the plan holds back until then. Empty if the plans
+        have neither."""
         taken = any(plan.flags & PlanFlag.TURNS for plan in self.plans)
         ranks = self.trace.ranks[: len(self.plans)]
         edges = _TurnEdges(self.order, ranks, find_turns(ranks) if taken else Turns())

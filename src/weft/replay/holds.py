@@ -146,7 +146,7 @@ class HeldSends:
         return freed
 
     def release_behind_stops(self, controls: Sequence[ControlPage], stopped: Collection[int]) -> None:
-        """Let sends go whose call has returned in a rank that is stopped at a line behind it. `stopped`: the ranks that
+        """Let sends go whose call has returned in a rank that is stopped at a line after it. `stopped`: the ranks that
         are stopped at lines.
         """
         self.holds = [

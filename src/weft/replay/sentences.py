@@ -214,7 +214,7 @@ def describe_stall(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     """Return lines that say which rank waits for what, if no rank makes progress."""
     del replayed
     lines = [
-        "the replay cannot continue: no rank has made a call for some time",
+        "the replay cannot continue: no rank gets any further",
         *_describe_waiting_ranks(trace, session),
     ]
     return [*lines, likely_cause(trace)]

@@ -1,4 +1,4 @@
-"""Put causes before what they bring about: a buffer that is too long explains what meets it, an end stands behind the
+"""Put causes before what they bring about: a buffer that is too long explains what meets it, an end stands after the
 errors that led to it.
 """
 
@@ -160,7 +160,7 @@ def _reports_shared_bytes(finding: Finding) -> bool:
 
 
 def put_ends_behind_causes(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with each end of a rank (a crash, an abort) moved behind the errors of that rank that explain
+    """Return the findings with each end of a rank (a crash, an abort) moved after the errors of that rank that explain
     it.
     """
     found = list(findings)

@@ -271,9 +271,8 @@ class RunSegments:
 
 
 def _match_without_carried(segment: Segment) -> Match | None:
-    """Return the match of a part of the run (segment) without the messages whose calls count to later parts; None if it
-    has no such calls.
-    """
+    """Match the messages of a segment (a part of the run), except those whose calls are counted in a later segment.
+    None if the segment has no such calls."""
     if not any(map(len, segment.out)):
         return None
     from weft.segments.greatest_cut import match_without_carried  # only runs that are cut so

@@ -13,9 +13,8 @@ from weft.trace.explored import read_explored
 
 
 def add_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
-    """Return the findings; a race whose other outcomes were run by `weft explore` now says what happened, and how to
-    replay it.
-    """
+    """Return the findings with the results of `weft explore`: the message of a race whose other outcomes were run also
+    says what happened in them, and how to replay them."""
     if not any(one.kind == "message-race" for one in findings):
         return findings
     outcomes = read_explored(trace.path).get("outcomes", [])

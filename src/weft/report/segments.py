@@ -159,7 +159,7 @@ class _SegmentCounts:
     probes: NDArray[np.int64]
     collectives: NDArray[np.int64]
     races: bool = False
-    """Whether receives race in it, which decides what comes behind it."""
+    """Whether receives race in it, which decides what comes after it."""
 
     def __add__(self, other: _SegmentCounts) -> _SegmentCounts:
         return _SegmentCounts(
@@ -610,9 +610,8 @@ def _translate_finding(
 ) -> Finding:
     """Return a finding of a segment with the event numbers of the whole run.
 
-    `to_run(event)`: returns the event in the run. `posted(what, rank)`: how many receives or probes the rank posted
-    before the segment. `behind_others`: whether receives race before the segment.
-    """
+    `to_run(event)`: returns the event's id in the run. `posted(what, rank)`: returns how many receives or probes the
+    rank posted before the segment. `behind_others`: whether there are message races before the segment."""
     if one.kind == "message-race":
         one = translate_to_run(one, to_run, posted, has_race_before=behind_others)
     else:

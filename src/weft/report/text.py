@@ -100,9 +100,8 @@ def _share(finding: Finding) -> float:
 
 
 def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
-    """Return the sentence that nothing was found, with what was not looked at. `is_ended`: how ranks ended is reported
-    beside it.
-    """
+    """Return the sentence that Weft found nothing, and what it did not check. `is_ended`: the report itself says how
+    ranks ended, so the sentence does not."""
     if reason := explain_blindness(trace):
         return f"nothing was checked: {reason}"
     said = f"no misuse of {trace.system.name} found" if is_ended else "nothing found"

@@ -24,6 +24,8 @@ SIGNED: Final = ("command", "cwd", "started")
 """What is signed of it: what a replay executes, and where; `resolved` too, where a run has it."""
 KEY_BYTES: Final = 32
 MAX_JSON: Final = 64 << 20
+TRUST_REMEDY: Final = "add `trust: true` to the launch configuration to allow that"
+"""How the user of an editor allows a replay of another user's run."""
 
 
 def sign_facts(facts: Mapping[str, Any]) -> str | None:

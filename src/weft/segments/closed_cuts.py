@@ -7,7 +7,7 @@ of each side alone is that of the run. What must be before what by a chain that 
 that side, as no link of it leads back over the cut: so the order of a segment is that of the run as well. Of wildcards
 more has to be known: lookahead.py.
 
-The greatest closed cut within a window is found downwards: what has a part behind the end of the window, or no other
+The greatest closed cut within a window is found downwards: what has a part after the end of the window, or no other
 part at all, goes out, and then what that leaves without its other parts, until nothing more does.
 """
 

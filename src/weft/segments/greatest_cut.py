@@ -61,7 +61,7 @@ def receives_that_may_be_pending(of: Match) -> Mask:
 
 
 class CutDescent:
-    """Steps down over what has a part behind the cut, or no other part.
+    """Steps down over what has a part after the cut, or no other part.
 
     `light`: rows of receives that may be pending over the cut, `lost`: rows of sends that are never received. `most`:
     by rank the calls that may be before the cut.
@@ -79,7 +79,7 @@ class CutDescent:
         self.bound = self.ends.copy() if most is None else np.minimum(self.ends, most)
         """By rank the calls that may still be before the cut."""
         self.taken = np.where(self.light, recvs.completion, recvs.event) if self.light.any() else recvs.event
-        """By receive the call that is behind the cut where its message is: its post, or what completes a light one."""
+        """By receive the call that is after the cut where its message is: its post, or what completes a light one."""
         self.sent = np.where(self.lost, np.uint32(NONE), sends.event) if self.lost.any() else sends.event
         """The same of a send, whose post it is; none of a lost one."""
         self.parts_rank = of.collectives.ranks()
@@ -135,7 +135,7 @@ class CutDescent:
         sends, recvs = self.of.sends, self.of.recvs
         open_ = ((sends.partner == NONE) | (sends.completion == NONE)) & ~self.lost
         self._lower(sends.ranks()[open_], sends.event[open_])
-        # What a receive got that was sent behind the window lies behind the cut: so does the receive, or its end.
+        # What a receive got that was sent after the window lies after the cut: so does the receive, or its end.
         open_ = (recvs.partner == NONE) | (~self.light & (recvs.completion == NONE))
         self._lower(recvs.ranks()[open_], self.taken[open_])
         pending = self.light & (recvs.completion == NONE)

@@ -74,7 +74,7 @@ def last_sends(rank: Rank) -> Sends:
 
 @dataclass(frozen=True)
 class LookAhead:
-    """The calls that a segment looks at, with those behind it, their match, in which its races are kept, and order."""
+    """The calls that a segment looks at, with those after it, their match, in which its races are kept, and order."""
 
     segment: Segment
     match: Match

@@ -10,7 +10,7 @@ _PATH: Final = r"[A-Za-z_]\w*(?:\s*(?:\.|->)\s*[A-Za-z_]\w*)*"
 _NAME: Final = re.compile(
     rf"(?P<array>{_PATH}?)(?:(?:\.|->)data\s*\(\s*\))?\s*(?:\+[^?:]*)?|&\s*(?P<element>{_PATH})\s*\[[^\[\]]*\]"
 )
-"""A pointer, an array or a container, what lies behind its begin, or the address of an element; each may be a member.
+"""A pointer, an array or a container, what lies after its begin, or the address of an element; each may be a member.
 It is not a cast, nor another call.
 """
 _MOST: Final = 2000

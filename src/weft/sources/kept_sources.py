@@ -20,7 +20,7 @@ from weft.trace import Run, RunError, Trace
 from weft.trace.rankfile import open_record
 
 AROUND: Final = 6
-"""Lines before and behind a call's that views show."""
+"""Lines before and after a call's that views show."""
 MAX_WIDTH: Final = 400
 MAX_HELD: Final = 16 << 20
 """Characters of unpacked text that are held at a time."""

@@ -34,7 +34,7 @@ MAX_PACKED: Final = 3 << 20
 """Bytes of sources.bin."""
 MAX_FILES: Final = 2000
 AROUND: Final = 60
-"""Lines kept before and behind each site of a long file."""
+"""Lines kept before and after each site of a long file."""
 
 Frame = tuple[str, int, str]
 """(file, line, function) of a place in the program, such as a frame of a traceback."""

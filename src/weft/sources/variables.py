@@ -205,9 +205,8 @@ def _collect_wanted_variables(trace: Trace) -> dict[Place, _Wanted]:
 
 
 def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
-    """Add to `found`, by module, which variables must be looked up for one rank's calls: by return address of a
-    function, by static address, and by name.
-    """
+    """Add to `found` the variables whose names and types one rank's calls need. They are grouped by module, and named
+    by a function's return address, a static address, or a name."""
     definitions = rank.definitions
     modules = {m.id: m for m in definitions.all(Def.MODULE)}
     ways: dict[int, list[Any]] = defaultdict(list)

@@ -80,7 +80,7 @@ CODE: Final = bytes.fromhex(
     "c28000"  # ret 128: to where it was, with its own stack pointer
     "c3"  # ret: what is called where nothing is to be entered
 )  # fmt: skip
-"""What the thread executes, for any place. rbx: the area and behind it the addresses of what is called."""
+"""What the thread executes, for any place. rbx: the area, followed by the addresses of what is called."""
 
 T = TypeVar("T")
 

@@ -21,9 +21,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "name": Command("name ID NAME", "give a task a name"),
     "next": Command(
-        "next [N]", "run to the task's next line, over functions, on whichever thread it continues", ("n",)
+        "next [N]", "run to the task's next line on whichever thread it continues, stepping over function calls", ("n",)
     ),
-    "step": Command("step [N]", "run to the task's next line, into functions", ("s",)),
+    "step": Command("step [N]", "run to the task's next line, stepping into function calls", ("s",)),
     "finish": Command("finish", "run to the end of the function", ("f",)),
     "continue": Command("continue", "run to the next breakpoint in any task, or to the end", ("c",)),
     "follow": Command(

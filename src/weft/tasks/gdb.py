@@ -35,7 +35,7 @@ OF_PROGRAM = re.compile(r"^(main|MAIN__)$")
 WRAPPERS, WRAPPED = re.compile(rf"^\.omp_task_entry\.|{REGION}"), re.compile(rf"{REGION}|{BODY}")
 """clang's frames around the bodies of tasks and regions, and those bodies."""
 MADE = re.compile(r"( ?\[?(clone )?\.(_omp_fn\.\d+|omp_outlined(_debug__)?(\.\d+)?)\]?)+$")
-"""What the compilers put behind the name of a function for a part of it."""
+"""What the compilers put after the name of a function for a part of it."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
 NOT_OWN = re.compile(
     rf"^{SOURCE_PREFIX}/|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"

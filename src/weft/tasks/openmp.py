@@ -93,7 +93,7 @@ class NativeBackend:
         self._made: OutlinedBodies | None = None
         self._leave = set[str]()
         self._behind: dict[str, Point] = {}
-        """Breakpoints behind the beginnings of bodies, where gdb has put its own before them."""
+        """Breakpoints after the beginnings of bodies, where gdb has put its own before them."""
         self._terminal: Terminal | None = None
         self._looks = 0
         self._join = 0

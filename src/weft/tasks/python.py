@@ -98,9 +98,8 @@ class AgentConversation:
         return found
 
     def _receive_bytes(self, seconds: float | None) -> bytes:
-        """Return the bytes that arrive from the agent. Empty if the program has gone. DebuggerError if none arrive
-        within `seconds`; NoProgress if `idle`, which is asked meanwhile, returns True.
-        """
+        """Return the bytes that arrive from the agent; empty if the program has ended. DebuggerError if none arrive
+        within `seconds`; NoProgress if the callback `idle`, which is called while it waits, returns True."""
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             self._line.settimeout(seconds if self.idle is None else TICK)
@@ -265,7 +264,7 @@ class AgentConversation:
         self._request("name", task=task, name=name)
 
     def explain_hang(self) -> str:
-        """Return in words why nothing can happen in the program any more, or that an event loop sleeps although a
+        """Return text that says why nothing can happen in the program any more, or that an event loop sleeps although a
         callback is ready. Empty if neither is the case, or if the reason is not known.
         """
         if self._over is not None:

@@ -223,7 +223,7 @@ class AsyncioHand(PythonHand):
         to follow is passed to asyncio's agent first, and then the rank's own agent lets it continue.
         """
         self.backend.resume_task(movement, task, child=child)
-        self.backend.tasks()  # answered behind it
+        self.backend.tasks()  # answered after it
         super().resume()
         return self.backend.wait_for_stop()
 

@@ -62,13 +62,11 @@ class StackedTask(NamedTuple):
 
 
 def assign_stack_parts(stack: list[Frame], on_worker: list[StackedTask]) -> dict[int, int]:
-    """Return which part of a worker's stack belongs to each task: task number -> index of the part (0: the innermost
-    frames), or NO_CODE if the task has no frames. `on_worker`: the tasks, the one on top first.
+    """Divide a worker's stack among its tasks. Return the index of each task's part (0: the innermost frames) by task
+    number, or NO_CODE for a task without frames. `on_worker`: the tasks, the innermost one first.
 
-    A task has no part if it is a thread's share of a region that was left, or is on top and about to begin or just
-    ended: the table contains such tasks, and the stack does not. The innermost line is then in the call in which
-    another task waits, or which created it.
-    """
+    A task has no frames if it is the thread's share of a parallel region that the thread has left, or is the innermost
+    task and has not begun yet or has just ended."""
     begun = count_entered_tasks(stack) - sum(bool(OF_PROGRAM.match(str(frame.get("func", "")))) for frame in stack)
     left = {one.id for one in on_worker if one.left}
     without = sum(not one.first for one in on_worker) - begun

@@ -186,7 +186,7 @@ def _has_overlapping_blocks(part: Strided) -> bool | None:
     """
     known: bool | None = False
     for place, (stride, times) in enumerate(part.levels):
-        # Of the levels in which two blocks differ this is the first: there the one is behind the other.
+        # Of the levels in which two blocks differ this is the first: there the one is after the other.
         below = part.levels[place + 1 :]
         back = sum(step * (n - 1) for step, n in below)
         strides = np.array([stride, *(step for step, _ in below)], np.int64)

@@ -64,6 +64,33 @@ _layouts: dict[tuple[int, int], Layout] = {}
 """Layouts by the number of their element and how many there are: one function's calls mostly have few."""
 
 
+_PLACED_BY_BYTES: Final = ("STRUCT", "HINDEXED", "HINDEXED_BLOCK")
+_MOST_MEMBERS: Final = 1 << 12
+
+
+def list_members(datatype: Datatype, count: int) -> list[tuple[int, int]] | None:
+    """Return, for each block of a datatype that the program placed by a displacement in bytes (STRUCT, HINDEXED), which
+    bytes it covers in `count` elements together: (the first, the one after the last), relative to the buffer's address.
+
+    None if the datatype was made in another way, has more than _MOST_MEMBERS blocks, or is not known.
+    """
+    extent = datatype.extent
+    while datatype.combiner in ("DUP", "RESIZED") and len(datatype.inner) == 1 and datatype.inner[0] is not None:
+        datatype = datatype.inner[0]
+    elements = [_UNKNOWN if of is None else _lay_out_element(of, {}, 0) for of in datatype.inner]
+    is_placed = datatype.combiner.removesuffix("_INTEGER") in _PLACED_BY_BYTES
+    pieces = list(_inner_elements(datatype, elements) or ()) if is_placed and extent is not None else []
+    if not 0 < len(pieces) <= _MOST_MEMBERS or any(of.parts is None or of.extent is None for of, _ in pieces):
+        return None
+    found = []
+    for of, piece in pieces:
+        if piece.times > 0 and of.parts:
+            member = Layout(of.parts, of.extent or 0, piece.times)
+            last = (extent or 0) * (count - 1)
+            found.append((piece.offset + member.low + min(last, 0), piece.offset + member.high + max(last, 0)))
+    return found
+
+
 class _ElementCache:
     """A cache of elements by what they are made of: programs that make a datatype for each message make few that
     differ.

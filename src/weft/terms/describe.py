@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from weft import findings, sources
-from weft.base.words import short_function
+from weft.base.words import rank_words, short_function
 from weft.mpi.meaning import base_name
 from weft.systems import MPI, System
 from weft.terms import calls
-from weft.trace import Event, Flag, FunctionTable, Rank, TaskKind
+from weft.trace import Communicator, Event, Flag, FunctionTable, Rank, TaskKind
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_WORLD, PROC_NULL, ROOT
 from weft.trace.sites import CallSite
 
@@ -181,6 +181,17 @@ def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
         comm = event.comm
         parts.append(f"comm={comm.name if comm else event.comm_id}")
     return parts
+
+
+def communicator_words(comm: Communicator) -> str:
+    """Return a communicator in words: by MPI's name, by the name that the program gave it, or else by its ranks, with
+    the name by which `comm:` selects it."""
+    if comm.parent is None and not comm.inter:
+        return comm.name
+    if comm.label:
+        return f"communicator {comm.label}"
+    whose = "" if comm.inter or min(comm.members, default=-1) < 0 else f" of {rank_words(comm.members)}"
+    return f"the {'inter' * comm.inter}communicator{whose} ({comm.name})"
 
 
 def call_words(event: Event, *, peers: bool = True) -> str:

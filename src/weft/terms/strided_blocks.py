@@ -56,9 +56,9 @@ class Strided(NamedTuple):
 
 
 def _merge_levels(length: int, levels: list[Level]) -> tuple[int, tuple[Level, ...]]:
-    """Sort repetitions, and merge each that continues exactly where the smaller one ends. Return the length of a block
-    in bytes, and the repetitions that remain.
-    """
+    """Simplify nested repetitions of a block, given as (stride, times): a repetition that continues exactly where the
+    next smaller one ends becomes one with it, or a longer block. Return the block's length in bytes, and the remaining
+    repetitions, largest stride first."""
     left: list[Level] = []
     for stride, times in sorted(levels):
         if stride == length and not left:

@@ -56,7 +56,7 @@ class Segment(_TraceOfOpenRun):
     """The calls `first[r]` up to before `last[r]` of each rank r of a run.
 
     `earlier` holds by rank calls before them that are there as well, in front: those that made what these go on with.
-    `out` holds by rank those of these calls whose messages belong to what comes behind. `fenced`: by rank and window,
+    `out` holds by rank those of these calls whose messages belong to what comes after. `fenced`: by rank and window,
     how many fences there were before all of them. An index counts calls here; `whole` and `here` translate.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal
 
@@ -17,6 +18,7 @@ from weft.mpi.meaning import base_name
 from weft.terms import calls
 from weft.terms.call_buffers import BufferRegion, list_buffer_regions
 from weft.terms.calls import masks_of, word_set
+from weft.terms.datatype_layouts import list_members
 from weft.terms.datatype_sizes import size_in_bytes
 from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import Event, Rank, Trace
@@ -38,7 +40,7 @@ Around = Callable[[EventId], tuple[Match, EventId]]
 
 
 class Overrun(Evidence):
-    """The bytes that a call's parameter has, the room that there is, and what lies before and behind that."""
+    """The bytes that a call's parameter has, the room that there is, and what lies before and after that."""
 
     parameter: str
     bytes: int
@@ -80,16 +82,74 @@ def _check_buffer(memory: RankMemory, around: Around, event: Event, region: Buff
     variable.
     """
     room = memory.find_memory(event, region.address)
-    if room is not None:
-        low, high = region.address + region.low, region.address + region.high
-        if low < room.low or high > room.high:
-            yield _overrun_finding(around, event, region, room)
-            return
-    yield from report_type_misfits(memory, event, region, room)
+    if room is None or _is_within(region, room):
+        yield from report_type_misfits(memory, event, region, room)
+        return
+    for part, own_room in _split_by_memory(memory, event, region, room):
+        if not _is_within(part, own_room):
+            yield _overrun_finding(around, event, part, own_room)
+
+
+def _is_within(region: BufferRegion, room: MemoryRange) -> bool:
+    return room.low <= region.address + region.low and region.address + region.high <= room.high
+
+
+def _split_by_memory(
+    memory: RankMemory, event: Event, region: BufferRegion, room: MemoryRange
+) -> Iterator[tuple[BufferRegion, MemoryRange]]:
+    """Yield the parts of a buffer, each with the memory that it belongs to; parts in memory that is not known are left
+    out.
+
+    A datatype can name several objects by the differences of their addresses. A block of it belongs to another object
+    than `room`, the memory at the buffer's address, if another variable begins where the block does, or if the block
+    lies away from `room`: behind an overrun there is no gap.
+    """
+    members = _list_members_of_region(region)
+    own = [member for member in members if _is_of_room(memory, event, region.address, member, room)]
+    if not members or _are_rows_of_room(members, region.address, room):
+        own = members = [(region.low, region.high)]
+    if own:
+        yield region._replace(low=min(low for low, _ in own), high=max(high for _, high in own)), room
+    for low, high in members:
+        other = memory.find_memory(event, region.address + low) if (low, high) not in own else None
+        if other is not None:
+            yield region._replace(low=low, high=high), other
+
+
+def _list_members_of_region(region: BufferRegion) -> list[tuple[int, int]]:
+    """Return the bytes of each block that the datatype of a buffer places by a displacement of its own; [] if it has
+    none, or if they are not all of the buffer.
+    """
+    members = list_members(region.datatype, region.elements) if region.datatype is not None else None
+    if not members or (min(members)[0], max(high for _, high in members)) != (region.low, region.high):
+        return []
+    return members
+
+
+def _is_of_room(memory: RankMemory, event: Event, address: int, member: tuple[int, int], room: MemoryRange) -> bool:
+    """Return whether a block of a datatype, at `member` from `address`, belongs to the memory `room`."""
+    first, end = address + member[0], address + member[1]
+    if room.low <= first < room.high:
+        return True
+    other = memory.find_memory(event, first)
+    is_beside = room.low - _BESIDE < end <= room.low or room.high <= first < room.high + _BESIDE
+    return is_beside and (other is None or other.low != first)
+
+
+_BESIDE: Final = 8
+"""Bytes beside a block of the heap in which no other begins: glibc's malloc needs them for itself."""
+
+
+def _are_rows_of_room(members: list[tuple[int, int]], address: int, room: MemoryRange) -> bool:
+    """Return whether blocks of a datatype follow each other at equal distances and more than one begins in `room`: then
+    they are rows of one object.
+    """
+    steps = {later[0] - one[0] for one, later in pairwise(members)}
+    return len(steps) == 1 and sum(room.low <= address + low < room.high for low, _ in members) > 1
 
 
 def _overrun_finding(around: Around, event: Event, region: BufferRegion, room: MemoryRange) -> Finding:
-    """Make the finding for a buffer that begins before its memory `room`, or ends behind it."""
+    """Make the finding for a buffer that begins before its memory `room`, or ends after it."""
     before = max(0, room.low - region.address - region.low)
     behind = max(0, region.address + region.high - room.high)
     fitted = _did_message_fit(around, event, region, room)

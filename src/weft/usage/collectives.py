@@ -258,7 +258,8 @@ def _check_same_function(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> I
         nth = int(table.of.ordinal[instance]) + 1
         yield make_finding(
             "collective-mismatch",
-            f"collective call number {nth} on {table.comm(instance).name} differs: {listed(told, 'but')}",
+            f"collective call number {nth} on {describe.communicator_words(table.comm(instance))} differs: "
+            f"{listed(told, 'but')}",
             [*events, *(table.at(p) for p in list(places)[:64])],
             evidence=Instance(call=nth, communicator=table.comm(instance).name),
             cause=cause_key(*events),
@@ -667,7 +668,8 @@ def _check_graph_edges(table: _CollectiveTable, right: NDArray[np.bool_]) -> Ite
             one, two, gives, takes = found
             yield make_finding(
                 "argument-mismatch",
-                f"in {calls.message_name(one.function.name)} on {comm.name} rank {one.rank.index} names "
+                f"in {calls.message_name(one.function.name)} on {describe.communicator_words(comm)} rank "
+                f"{one.rank.index} names "
                 f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.site_suffix(one)} but rank "
                 f"{two.rank.index} names "
                 f"{_edge_count_text(takes)} from it{describe.site_suffix(two)}",

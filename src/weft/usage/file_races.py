@@ -277,7 +277,7 @@ class _FileView:
         return self._locate_in_file(self.start, begin * self.unit, size)
 
     def _locate_in_file(self, start: int, first: int, size: int) -> list[tuple[int, int]] | None:
-        """Return the ranges (first byte, end) of the file behind the bytes `first` to `first + size` of the view; None
+        """Return the ranges (first byte, end) of the file after the bytes `first` to `first + size` of the view; None
         if they are too many. `start`: the byte of the file at which the view begins.
         """
         if self.parts is None:

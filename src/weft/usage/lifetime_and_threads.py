@@ -16,7 +16,7 @@ from weft.mpi.meaning import Trait
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.terms.calls import masks_of, word_set
-from weft.terms.describe import site_suffix
+from weft.terms.describe import communicator_words, site_suffix
 from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import EndingKind, Rank, Trace
 from weft.trace.layout import Flag
@@ -161,7 +161,8 @@ def _check_concurrent_collectives(rank: Rank) -> Iterator[Finding]:
         one, two = (rank.event(i) for i in pair)
         yield make_finding(
             "collective-mismatch",
-            f"rank {rank.index} calls {call_at(two)} on {comm.name} while another of its threads is still in "
+            f"rank {rank.index} calls {call_at(two)} on {communicator_words(comm)} while another of its threads is "
+            f"still in "
             f"{call_at(one)} on it: nothing decides which call comes first, and all members must make them in the "
             "same order",
             [one, two],

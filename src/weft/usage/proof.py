@@ -71,9 +71,8 @@ def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -
 
 
 def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
-    """Return the address at which the window begins that contains a buffer of the access's call; 0 if the buffers are
-    in no window of the rank `target`.
-    """
+    """Return the start address of the window on rank `target` in which a buffer of the call lies; 0 if there is
+    none."""
     rank = trace.ranks[access.call.rank]
     made = [rank.definitions.window(id) for id in rank.definitions.ids(Def.WINDOW)]
     buffers = [r.address for r in list_buffer_regions(trace.event(*access.named))]

@@ -90,7 +90,7 @@ def _request_completions(rank: Rank, events: Ints) -> Ints:
     own = rank.events["object"][events].astype(np.int64)
     found = np.full(len(events), _NEVER, np.int64)
     if len(request):
-        # A library may give one handle to several: only a completion behind the call is its own.
+        # A library may give one handle to several: only a completion after the call is its own.
         width = len(rank.events) + 1
         place = np.searchsorted(request * width + at, own * width + events)
         inside = np.minimum(place, len(request) - 1)

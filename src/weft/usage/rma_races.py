@@ -147,7 +147,7 @@ class _TargetAccesses:
         if span * (int(part[-1]) + 1) >= 2**62:  # too far apart to be put in one row: no part is left out below
             span = 0
         shift = part * span - base
-        if span:  # parts lie one behind the other: what begins behind all ends before it overlaps none of them
+        if span:  # parts lie one after the other: what begins after all ends before it overlaps none of them
             top = np.maximum.accumulate(of.high[rows] + shift)
             new = np.concatenate([[True], (of.low[rows] + shift)[1:] >= top[:-1]])
         firsts = np.flatnonzero(new)
@@ -208,7 +208,7 @@ class _TargetAccesses:
         return bool(found)
 
     def _layouts_of_pair(self, one: int, two: int) -> tuple[Layout, Layout, int]:
-        """Return the layouts of two accesses, and by how many bytes the origin of the second layout is behind that of
+        """Return the layouts of two accesses, and by how many bytes the origin of the second layout is after that of
         the first.
         """
         of = self.all

@@ -93,9 +93,8 @@ class KeptValue:
 
     @property
     def terms(self) -> tuple[int, float]:
-        """Return (number, sum of magnitudes) of the terms that the program named for a sum; zeros for
-        any other value.
-        """
+        """Return (how many, sum of their absolute values) of the terms of a sum, if the program gave them with the
+        probe; (0, 0.0) for any other value."""
         return int(self._head["terms"]), float(self._head["scale"])
 
     @property

@@ -14,7 +14,7 @@ _HEAD: Final = """\
 # What to keep of the values of this program: `weft run --probes FILE -- PROGRAM`. docs/values.md explains each word.
 #
 # level: none, minimal (numbers; hashes of arrays), modifications (blocks of arrays that changed), full (everything)
-# An entry goes before the loop around it, that before its procedure, its file, and the program.
+# The setting nearest to a place applies: its own, else that of its loop, procedure, file, or the program.
 
 level = "full"
 limit = "1 GB"         # of values, for each rank: then it keeps no more, and says so

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.errors import UsageError, WeftError
-from weft.safety.runs import hash_execution
+from weft.safety.runs import TRUST_REMEDY, hash_execution
 from weft.trace import Trace
 from weft.view.adapter_process import START_SECONDS, AdapterProcess, Body
 from weft.view.scale import Scale
@@ -194,7 +194,7 @@ class ReplaySession:
             adapter.request("configurationDone")
         except WeftError as error:
             self.close()
-            said = str(error).replace("launch it with trust: true", "agree to it in the page, or start it with --trust")
+            said = str(error).replace(TRUST_REMEDY, "allow it in the page, or start `weft view` with --trust")
             self._change_state(state="failed", said=said, rows=[])
             raise WeftError(said) from error
         threading.Thread(target=self._follow_running_ranks, args=(adapter,), name="follow", daemon=True).start()

@@ -51,7 +51,7 @@ class Scale:
             times += [float(fold.start), float(fold.end)]
             places += [fold.at, fold.at + fold.width]
         self.measured = (places[-1] + measured - times[-1]) / unit
-        """Where the last event is; behind it open calls go on to the end."""
+        """Where the last event is; after it open calls go on to the end."""
         times += [float(measured), float(timeline.last)]
         places += [
             self.measured,

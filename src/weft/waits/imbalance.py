@@ -63,10 +63,9 @@ def find_imbalance(trace: Trace, times: Times, least_ns: float) -> list[Finding]
 
 
 def _find_longest_computation(rank: Rank) -> tuple[list[Event], str]:
-    """Return the call before which the rank computed most, in a list, and words about it. If the rank computed most
-    after a call, it is that call. Calls that begin or end MPI do not count; the words are "" if no place has half of
-    the time.
-    """
+    """Return the calls next to the place where the rank computed longest (at most one: the call after the computation,
+    or else before it), and text that names the place. Calls that begin or end MPI do not count. The text is "" if no
+    place has half of the time."""
     gaps = rank.enter_ns()[1:] - rank.exit_ns()[:-1]
     # Site ids count from 1; calls of unknown place are distinguished by their function.
     sites = rank.events["site"].astype(np.int64)

@@ -79,7 +79,7 @@ RIGHT = {
 }  # fmt: skip
 REMEDIES = {
     "": "has nowait: without it, its barrier orders them",
-    "all": "has no barrier at its end: put one behind it",
+    "all": "has no barrier at its end: put one after it",
     "highest": "; name it in reduction(max: highest)",
     "found": "; they only write `found`: name it in lastprivate(conditional: found), or write it atomically",
     "events": "; each of them holds a lock or is in a critical section, but not in the same one: use one for both",

@@ -66,7 +66,7 @@ static inline uint64_t report_synchronisation(unsigned kinds, uint64_t moment) {
 
 #ifdef __x86_64__
 /* What a loop asks (assembler.py), in its caller's frame: for how many iterations at most it may leave out the hooks of an
- * access, and of what lies up to `extent` bytes behind it. Only `most` changes. */
+ * access, and of what lies up to `extent` bytes after it. Only `most` changes. */
 struct question {
     uint64_t mine;
     int64_t most;
@@ -243,13 +243,13 @@ typedef uintptr_t library_place;
 #include "fortran.h"
 #include "synchronisation.h"
 
-/* Replace clang's own memcpy: tell the recorder of what is read and written. */
+/* Replace clang's own memcpy: tell the recorder what is read and written. */
 void *__tsan_memcpy(void *to, const void *from, size_t n) {
     READ(from, n), WRITTEN(to, n);
     return __real_memcpy(to, from, n);
 }
 
-/* Replace clang's own memmove: tell the recorder of what is read and written. */
+/* Replace clang's own memmove: tell the recorder what is read and written. */
 void *__tsan_memmove(void *to, const void *from, size_t n) {
     READ(from, n), WRITTEN(to, n);
     return __real_memmove(to, from, n);

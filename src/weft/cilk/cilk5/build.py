@@ -23,7 +23,7 @@ PLACES = (
     "https://github.com/zakkak/cilk and builds it"
 )
 SOURCES = (".cilk", ".c", ".o", ".a")
-"""What may stand on the command line behind the first source, before the program's arguments."""
+"""What may stand on the command line after the first source, before the program's arguments."""
 FRAME = re.compile(r"(?<=struct )_cilk_(\w+)_frame\{CilkStackFrame header;")
 """The frame that cilk2c makes for a procedure."""
 SCOPES = re.compile(r"struct _cilk_(\w+)_frame\{CilkStackFrame header;((?:struct\{[^{}]*\}scope\d+;)*)\};")

@@ -18,7 +18,7 @@ from weft.values.process import Box, KeptValue, ProcessValues
 from weft.values.trace import ValueTrace
 
 MOST: Final = 20_000
-"""Moments that differ and are looked at; what comes behind so many is counted only."""
+"""Moments that differ and are looked at; what comes after so many is counted only."""
 
 LOOKED: Final = 20_000
 """Values of an array that are looked at for their magnitude."""

@@ -55,7 +55,7 @@ class ValueComparison:
     keys: list[int] = field(default_factory=list)
     """Of `found` the moments' places in `aligned.keys`."""
     more: int = 0
-    """Moments that may differ and were not looked at, behind MOST."""
+    """Moments that may differ and were not looked at, beyond MOST."""
     rounded: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By probe: elements that only rounding keeps apart, and by how many units in the last place at most."""
     rounded_at: set[int] = field(default_factory=set)

@@ -23,7 +23,7 @@ static struct form {
 static size_t form_room;
 
 static bool any;
-/* Stretchs of memory that lie in no block, until the next one is made. */
+/* Stretches of memory that lie in no block, until the next one is made. */
 #define STRETCH 9
 static uintptr_t barren[64];
 
@@ -32,7 +32,7 @@ void blocks_note_new_block(void) {
     memset(barren, 0, sizeof barren);
 }
 
-/* Find the small heap block around an address by the red zones before and behind it. Return false if there is none;
+/* Find the small heap block around an address by the red zones before and after it. Return false if there is none;
  * else [*low, *high) are its bytes. */
 bool find_heap_block(uintptr_t address, uintptr_t *low, uintptr_t *high) {
     uintptr_t stretch = address >> STRETCH;

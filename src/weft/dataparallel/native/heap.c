@@ -1,6 +1,6 @@
 /* libc's functions that make or fill memory, as the program's own objects call them (the linker's --wrap).
  *
- * A new block has no values and is filled with a pattern; behind it lies a red zone, so that an index beyond the last
+ * A new block has no values and is filled with a pattern; a red zone follows it, so that an index beyond the last
  * row is noticed. Only programs are linked with this, not the library that Python loads.
  */
 #include "access.h"
@@ -39,7 +39,7 @@ static size_t red_zone_size(size_t size) {
 }
 
 /* Mark a new heap block in the shadow cells: its bytes from `old_size` on without values (or zeroed, if `cleared`),
- * with red zones before and behind. A large block becomes an object at once. Returns the block. */
+ * with red zones before and after it. A large block becomes an object at once. Returns the block. */
 static void *register_block(void *block, size_t size, size_t old_size, bool cleared) {
     if (!block || now.off) return block;
     uintptr_t low = (uintptr_t)block, end = (low + size + 7) & ~(uintptr_t)7;
@@ -63,7 +63,7 @@ static void unregister_block(void *block) {
 
 void *__wrap_malloc(size_t size) { return register_block(__real_malloc(size + red_zone_size(size)), size, 0, false); }
 
-/* Replace calloc: the block has a red zone behind it and counts as initialised. */
+/* Replace calloc: the block has a red zone after it and counts as initialised. */
 void *__wrap_calloc(size_t count, size_t size) {
     size_t all;
     if (__builtin_mul_overflow(count, size, &all)) {
@@ -118,7 +118,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size) {
     return register_block(__real_aligned_alloc(alignment, size), size, 0, false);
 }
 
-/* Replace posix_memalign: the block has a red zone behind it. Returns libc's error number. */
+/* Replace posix_memalign: the block has a red zone after it. Returns libc's error number. */
 int __wrap_posix_memalign(void **block, size_t alignment, size_t size) {
     int status = __real_posix_memalign(block, alignment, size + red_zone_size(size));
     if (status == 0) register_block(*block, size, 0, false);
@@ -127,8 +127,8 @@ int __wrap_posix_memalign(void **block, size_t alignment, size_t size) {
 
 #define PLACE ((uintptr_t)__builtin_return_address(0))
 
-/* Check what memcpy writes. What it reads is not judged, but where the source has no value the copy has none either, so
- * that garbage may be copied but not used. */
+/* Check the bytes that memcpy writes. Reading an uninitialised source is no error: the copy of such bytes counts as
+ * uninitialised, too, and only its use is reported. */
 static void check_copy(void *to, const void *from, size_t byte_count, uintptr_t pc) {
     if (now.off) return;
     access_range((uintptr_t)to, byte_count, true, pc);

@@ -143,8 +143,9 @@ static bool is_element_in_last_blocks(const struct statement *statement) {
     return weft_construct.blocks == statement->blocks;
 }
 
-/* Begin a statement that only the owner of one array element runs (own computations). Sites of its last run are kept
- * where they still hold. Within loops and such statements it is plain code. */
+/* Begin a statement that only the owner of one array element runs (own computations). The places of accesses that were
+ * checked in its last run need no new check if the element has the same owner. Inside a loop or another such statement
+ * it is ordinary code. */
 void weft_check_own_begin(int construct_id, int variable_id, const void *base, int dimension_count,
                           const int64_t index[]) {
     if (now.off || weft_construct.started || weft_construct.what != SEQUENTIAL || inner || weft_io) {

@@ -4,7 +4,7 @@
  *   {"ran":3,"times":400,"iterations":64000}   at the end
  *   {"places":57}                              at the end: places of the program whose accesses were looked at
  *
- * A program that leaves by _exit has told at least what ran. weft.dataparallel.check_coverage reads the lines.
+ * A program that leaves by _exit has reported at least what ran. weft.dataparallel.check_coverage reads the lines.
  */
 #include "growing.h"
 #include "ran.h"

@@ -51,7 +51,7 @@ static void set_site_interval(struct site *site, uintptr_t low, uintptr_t high) 
  * `newest`: what was written later must not be read. */
 static void set_judging_mode(struct site *site, enum mode new_mode, stamp_t newest) {
     stamp_t base = now.base;
-    /* A statement of a sequential part comes behind all that was written: nothing is newer. */
+    /* A statement of a sequential part comes after all that was written: nothing is newer. */
     bool behind = new_mode == HOST || (new_mode == OWN && weft_construct.what == OWNED);
     if (behind) newest = SPLIT - 1;
     site->fresh = newest;
@@ -646,8 +646,9 @@ static void open_site_in_sequential_code(struct site *site, struct detail *detai
         mark_site_faulty(site, detail, "remote-access", "sequential");
 }
 
-/* Move a site's interval to the access if that lies some periods further in a dimension that no loop index follows.
- * Return whether it covers the access now. */
+/* Shift the range of addresses that a site (a place of accesses) may use without a check, so that it contains an
+ * access: this is possible if the access is whole periods further, in a dimension without a loop index. Return whether
+ * the range now contains the access. */
 bool move_site_to_access(struct site *site, uintptr_t address, size_t size) {
     if (site->home == &weft_nowhere) return restore_laid_aside_site(site, address, size);
     if (!site->period) return false;

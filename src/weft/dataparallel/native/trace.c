@@ -181,7 +181,7 @@ static bool describe_array_part(struct weft_array *description, const struct obj
     return true;
 }
 
-/* Keep the values of a part of an array behind the running loop for one processor: `count` elements in each dimension
+/* Keep the values of a part of an array after the running loop for one processor: `count` elements in each dimension
  * from the index `low` (from 0) on. */
 void trace_array_part(int processor, const struct object *object, const int64_t low[], const int64_t count[]) {
     const struct loop *loop = this_loop();
@@ -222,7 +222,7 @@ void trace_loop_begins(int processors) {
     }
 }
 
-/* Tell the values' library of each processor that the loop's iterations are over: what comes now stands behind them. */
+/* Tell the values' library of each processor that the loop's iterations are over: what follows comes after them. */
 void trace_iterations_end(int processors) {
     const struct loop *loop = this_loop();
     for (int p = 0; loop && loop->indices[0] && p < processors; p++)

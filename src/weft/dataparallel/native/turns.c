@@ -66,7 +66,7 @@ static struct {
     int processor;
     struct stored part;
 } slots[MAX_CLAUSES * 4];
-static char *results; /* of processors that have had theirs: address, number of bytes, bytes, one behind the other */
+static char *results; /* of processors that have had theirs: address, number of bytes, bytes, one after the other */
 static size_t results_used, results_room;
 
 void turns_shared(int (*of)(void)) { whose = of; }

@@ -17,7 +17,7 @@ INTENTS: Final = get_args(syntax.Intent)
 
 
 class FortranConstructReader(FortranClauseReader):
-    """Reads one directive behind its keyword."""
+    """Reads one directive after its keyword."""
 
     def read_arrays(self) -> tuple[Reference, ...]:
         """Read a list of arrays with or without subscripts, such as the `a, b(1)` after `::`."""

@@ -123,7 +123,7 @@ class FortranPartReader(SharedPartReader):
         return syntax.Distribution(axes, onto)
 
     def read_block(self) -> None:
-        """Read `(shadow_width = n)` behind `block`."""
+        """Read `(shadow_width = n)` after `block`."""
         if self.cursor.accept("("):
             self.cursor.read_list(self.read_keyword_argument)
 

@@ -36,7 +36,7 @@ SYMBOL: Final = re.compile(r"^((?P<before>-?\d+)\+)?(?P<name>[A-Za-z_.][\w.$]*)(
 COMPARES: Final = re.compile(r"^(cmp|test|bt)[bwlq]$")
 BRANCH: Final = re.compile(r"^j[a-z]+$")
 ABOVE: Final = {"ja": 0, "jnbe": 0, "jae": 1, "jnb": 1, "jnc": 1}
-"""Jumps behind a comparison with a number that unsigned larger values take; how many of the smaller ones do not: up to
+"""Jumps after a comparison with a number that unsigned larger values take; how many of the smaller ones do not: up to
 gcc 13 a check of bounds is `cmpq $3; ja`, from 14 on `cmpq $4; jnb`."""
 FLAGS_READ: Final = re.compile(r"^(j(?!mp)|set|cmov|adc|sbb)")
 FLAGS_SET: Final = re.compile(r"^((cmp|test|add|sub|and|or|xor|neg)[bwlq]|u?comis[sd])$")
@@ -148,7 +148,7 @@ class ControlFlowGraph:
         _link_successors(codes)
         self.codes, self.sites = codes, sites
         self.elsewhere = catches or any(AGAIN.match(one.target) for one in codes if one.word in ("call", "callq"))
-        """Whether control may also come from a call to another node than the one behind it."""
+        """Whether control may also come from a call to another node than the one after it."""
 
         self.taken = _find_lowest_address_taken(codes)
         self.end = len(codes)
@@ -173,9 +173,9 @@ class ControlFlowGraph:
         return self.codes[n].word in ("call", "callq")
 
     def find_loop_marks(self) -> Iterator[tuple[int, int]]:
-        """Yield (node, rank) for each place where an iteration of a loop begins. For a parallel loop, this is a call of
-        the runtime, and the rank is its number of dimensions (1 to 3); for another loop, it is the head, with rank 0.
-        """
+        """Yield (node, dimensions) for each node at which an iteration of a loop begins. In a parallel loop this is a
+        call of the runtime, and `dimensions` is how many loops it nests (1 to 3). In any other loop it is the loop's
+        head, and `dimensions` is 0."""
         for n, one in enumerate(self.codes):
             mark = MARK.match(one.target) if self.is_call(n) else None
             if mark:

@@ -14,7 +14,7 @@ MOST_NODES: Final = 20000
 
 @dataclass(slots=True)
 class LoopBlock:
-    """Nodes of the copy that always follow one another, and the blocks behind them: where control falls, then jumps."""
+    """Nodes of the copy that always follow one another, and the blocks after them: where control falls, then jumps."""
 
     nodes: list[int]
     next: tuple[int, ...]
@@ -68,9 +68,8 @@ class LoopPaths:
         return body
 
     def _choose_nodes(self, body: set[int]) -> set[int]:
-        """Return the nodes of the loop's body that are on paths around the loop. These paths may call nothing but
-        hooks. Raises NoCopyError if they have no hook or too many nodes.
-        """
+        """Return the nodes of the loop's body from which control can come back to the loop's head. Raises NoCopyError
+        if these contain no hook, call anything but hooks, or are too many."""
         codes, graph = self.codes, self.graph
         fit = {n for n in body if graph.is_hook(n) or codes[n].word not in ("call", "callq", "ret", "unknown")}
         fit.add(self.last)

@@ -221,7 +221,7 @@ static void handle_call(struct walk *walk, struct window *window, int32_t row) {
     case FLUSH_LOCAL_ALL: check_flush(walk, window, row, peer, true, false); return;
     case FREE:
         add_unclosed_epochs(walk, window, row);
-        reset_window(window); /* a window's id is never used twice: what comes behind is not judged */
+        reset_window(window); /* a window's id is never used twice: what comes after that is not checked */
         return;
     }
 }

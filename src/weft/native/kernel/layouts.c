@@ -170,7 +170,7 @@ static int do_layouts_share_byte(struct side side, struct side other_side, int64
     for (uint64_t part = 0; part < side.of->count; part++) {
         int64_t low = side.of->offset[part] - apart, high = side.of->end[part] + find_outer_length(&side) - apart;
         uint64_t other_part = 0, behind = other_side.of->count;
-        while (other_part < behind) { /* the first that begins behind it */
+        while (other_part < behind) { /* the first that begins after it */
             uint64_t middle = other_part + (behind - other_part) / 2;
             if (other_side.of->offset[middle] < high) other_part = middle + 1;
             else behind = middle;

@@ -2,7 +2,7 @@
  *
  * A sweep over the accesses of one rank in the order of their start. The pending ones lie in treaps (Aragon & Seidel
  * 1989) ordered by address, each node with the highest end below it, so one that meets a given span is found in logarithmic
- * time. There is one treap for each line of the program and direction, and a pair of lines is told once: the cost does not
+ * time. There is one treap for each line of the program and direction, and a pair of lines is reported once: the cost does not
  * depend on how many accesses overlap.
  */
 #include <stdlib.h>

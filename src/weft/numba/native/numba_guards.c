@@ -69,8 +69,8 @@ static int overlaps_other_array(const Loop *loop, int argument_index, char **arg
     return 0;
 }
 
-/* Compute one end of a bound as constant plus term (a loop index, an extent or an argument's value). Return 0 on
- * overflow. */
+/* Compute the lower or upper end of an index range: a constant plus a term, which is a loop index, an array's extent or
+ * the value of an argument. Return 0 on overflow, else 1. */
 static int compute_bound(int32_t term, int32_t term_index, int64_t constant, const int64_t index[], char **arguments,
                          const size_t *dimensions, int64_t *end) {
     int64_t value = 0;

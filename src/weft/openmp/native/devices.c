@@ -8,9 +8,9 @@
  *     +--------+----------+------------+-------+---------------------------------------+
  *
  * A write by one side makes the other's copy old; a copy makes the other as good as where it comes from. A read of an old
- * copy is told. Nothing: both are the same. Where a mapping ends and nothing comes back, HOST_OLD stays.
+ * copy is reported. Nothing: both are the same. Where a mapping ends and nothing comes back, HOST_OLD stays.
  * Example: map(to: a), the region writes a[0] at 0x120: MAPPED | HOST_OLD | DEVICE_WROTE | 0x120; the map ends:
- * HOST_OLD | DEVICE_WROTE | 0x120; the host reads a[0]: told.
+ * HOST_OLD | DEVICE_WROTE | 0x120; the host reads a[0]: reported.
  *
  * OpenMP 5.2, 5.8: both copies may share memory, so that no program may rely on one side's copy being older.
  * Libraries write what no hook sees: an old copy of the host counts only while it holds what it held when it became old. */
@@ -66,7 +66,7 @@ static uint64_t constructs;
 
 /* --- mappings ----------------------------------------------------------------------------------------------------- */
 
-/* Return the index of the first mapping that ends behind an address. */
+/* Return the index of the first mapping that ends after an address. */
 static size_t find_mapping_index(uintptr_t address) {
     return count_elements_up_to(mappings, mapping_count, sizeof *mappings, offsetof(struct mapping, high), address);
 }
@@ -275,7 +275,7 @@ static bool has_mapped_address(unsigned kind) {
 
 static uintptr_t find_item_start(const struct items *items, size_t i) { return (uintptr_t)items->host[i]; }
 
-/* Return the address behind an item's memory. */
+/* Return the first address after an item's memory. */
 static uintptr_t find_item_end(const struct items *items, size_t i) {
     unsigned kind = find_item_kind(items, i);
     return find_item_start(items, i) + (is_data(kind) || kind == DESCRIPTOR ? items->sizes[i] : sizeof(void *));

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Iterations that a thread takes one behind the other, where it has very many: memory is read as it lies. */
+/* Iterations that a thread takes one after the other, where it has very many: memory is read as it lies. */
 #define PART_BITS 10
 #define PART (1 << PART_BITS)
 #define VERY_MANY (4 * PART)

@@ -1,4 +1,4 @@
-/* Private variables that have no value yet: they are filled with a pattern, and a read that finds it whole is told. What
+/* Private variables that have no value yet: they are filled with a pattern, and a read that finds all of it is reported. What
  * libraries write is seen so, too. */
 #include "openmp.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A search of a few steps; what it answers behind them. */
+/* A search of a few steps; what it answers after them. */
 struct short_search {
     int steps;
     bool answer;
@@ -21,7 +21,7 @@ static uint32_t searches;
 uint32_t weft_order_version;
 static bool has_edges, has_histories;
 
-/* Iterations that one thread began one behind the other: their nodes are computed from this when somebody asks. A loop of
+/* Iterations that one thread began one after the other: their nodes are computed from this when somebody asks. A loop of
  * millions of them writes none. */
 struct series {
     uintptr_t first;

@@ -183,7 +183,7 @@ static bool was_killed_in_record(void) {
     return own && own->state == WEFT_TASK_KILLED;
 }
 
-/* Return the plan's next entry, after waiting at the replay's stop; NULL behind the end, where calls are free or the
+/* Return the plan's next entry, after waiting at the replay's stop; NULL past the end, where calls are free or the
  * program diverges. */
 static const struct weft_plan_entry *await_next_entry(struct weft_thread *thread, struct weft_event *event,
                                                       bool is_poll) {

@@ -20,7 +20,7 @@ typedef struct {
     object *running, *get_loop; // the loop of this thread; Task.get_loop
     object *is_library, *on_create;
     object *task, *future; // asyncio's classes
-    object *ends, *behind; // types with nothing behind them; what else an awaitable wraps
+    object *ends, *behind; // types with nothing inside them; what else an awaitable wraps
     object *shields; // whether callbacks of a future are those of a shield
 } names;
 

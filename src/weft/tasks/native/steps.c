@@ -1,4 +1,4 @@
-// When asyncio's tasks begin and end their steps, told to switches.c: by C, as each task comes here twice for each step.
+// When asyncio's tasks begin and end their steps, reported to switches.c: by C, as each task comes here twice for each step.
 //
 // In 3.12 and 3.13, asyncio's dictionary of the tasks that run is watched: whatever puts a task there is heard, eager ones
 // and other loops' too. 3.11 has no watchers, and no eager tasks; 3.14 has no dictionary: there the callbacks of asyncio's

@@ -1,4 +1,4 @@
-// The writer of switches.h's files, for the parts of Weft that are told of tasks: tool.c (OpenMP) and steps.c (asyncio).
+// The writer of switches.h's files, for the parts of Weft that learn of tasks: tool.c (OpenMP) and steps.c (asyncio).
 //
 // It never touches the record of the rank, but reads in it, as any reader may, how many calls this thread has made.
 #define _GNU_SOURCE

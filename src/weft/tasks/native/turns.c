@@ -129,7 +129,7 @@ static void read_next_turn(void) {
     char kind;
     turns.has = 0;
     if (fscanf(turns.file, "%" SCNx64 " %c", &turns.actor, &kind) != 2) {
-        turns.mode = 0; // what comes behind the record is free
+        turns.mode = 0; // what comes after the record is free
         return;
     }
     turns.kind = kind;

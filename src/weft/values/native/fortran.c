@@ -98,8 +98,8 @@ VISIBLE void weft_fortran_part(const char *name, int64_t length, const struct de
 VISIBLE void weft_fortran_part_at(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                                   int64_t halos, const int64_t *lower, const int64_t *periodic);
 
-/* Tell the recorder of an array with ghost cells. A non-contiguous array is passed as one without dimensions, which the
- * recorder refuses. */
+/* Declare an array with ghost cells to the recorder. A non-contiguous array is passed as one without dimensions, which
+ * the recorder refuses. */
 static void declare_part(const char *name, int64_t length, const struct descriptor *given, const int64_t *halo,
                          int64_t halos, const int *comm, const int64_t *lower, const int64_t *periodic) {
     void (*part)(const void *, int, size_t, const char *, int, const int64_t *, const int64_t *, const int *,
