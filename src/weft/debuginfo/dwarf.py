@@ -393,8 +393,9 @@ class DwarfModule:
             return self._find_shape(kind.get_DIE_from_attribute("DW_AT_type"))
         if kind.tag in _CLASSES and self._name(kind).startswith(_CONTAINERS):
             element = next((child for child in kind.iter_children() if child.tag == "DW_TAG_template_type_param"), None)
-            known = element is not None and "DW_AT_type" in element.attributes
-            return self._find_shape(element.get_DIE_from_attribute("DW_AT_type")) if known else None
+            if element is None or "DW_AT_type" not in element.attributes:
+                return None
+            return self._find_shape(element.get_DIE_from_attribute("DW_AT_type"))
         return self._find_shape(kind) if kind.tag == "DW_TAG_array_type" else None
 
     def _read_type(self, die: Any) -> Any:
