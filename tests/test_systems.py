@@ -54,7 +54,8 @@ def set_up(folder: Path, offered: str, installed: str = "", user: int = 0, broke
 
 ALL = (
     "gcc g++ gfortran mpich libmpich-dev openmpi-bin libopenmpi-dev valgrind gdb binutils otf2-tools chromium "
-    "chromium-driver zsh fish groff slurm-wlm munge autoconf automake libtool fuse3 libfuse3-dev pkg-config"
+    "chromium-driver zsh fish groff slurm-wlm munge nodejs xz-utils iproute2 autoconf "
+    "automake libtool fuse3 libfuse3-dev pkg-config"
 )
 
 

@@ -42,6 +42,6 @@ def test_a_command_of_a_script_has_a_limit_and_says_where_the_ranks_are(answered
 
 def test_a_call_at_which_ranks_do_not_stop_is_told(answered: Recorded) -> None:
     out = answered.debug("until 0:0", "until 0:3")
-    told = "the rank stopped before the next call at which a replay can stop\n"
+    told = "rank 0 is at the next place where one can\n"
     assert f"no replay can stop before event 0 of rank 0, init at answered.c:9: {told}" in out
     assert out.count(told) == 1  # the barrier is one

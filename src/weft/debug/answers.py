@@ -125,8 +125,7 @@ def _render_stopped(answer: Answer) -> list[str]:
         lines += _render_displayed(one)
     for row in answer.get("elsewhere", []):
         lines.append(f"no replay can stop before event {row['call']['event'][1]} of rank {row['rank']}, "
-                     f"{row['call']['call']}: rank {row['rank']} is at the next place where a replay "
-                     "can")  # fmt: skip
+                     f"{row['call']['call']}: rank {row['rank']} is at the next place where one can")  # fmt: skip
     if left := answer.get("left"):
         lines.append(f"{rank_words(left)} moved on to {'its' if len(left) == 1 else 'their'} next call: "
                      "a step back can return only one rank to its line")  # fmt: skip

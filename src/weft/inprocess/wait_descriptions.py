@@ -19,7 +19,8 @@ Read = Callable[[Any], str]
 def _describe_unfinished(queue: Any) -> str:
     """Return how many items of a queue are not done, and whether they were all taken from it."""
     count = getattr(queue, "unfinished_tasks", None) or queue._unfinished_tasks
-    return f"join: {count} item{'s' * (count != 1)} without task_done()" + (", none left in the queue" * queue.empty())
+    left = ", none left in the queue" if queue.empty() else ""
+    return f"join: {count} item{'s' * (count != 1)} without task_done(){left}"
 
 
 _OBJECTS: dict[str, Read] = {

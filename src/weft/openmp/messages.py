@@ -21,8 +21,7 @@ LEFT: Final = {
     "paths": "pairs of accesses with very many atomics or locks between them, any of which may order the two ({at})",
     "lanes": "dependences between the iterations of a simd loop in most of its runs after the first 1,024 ({at})",
     "readers": "some races between a plain write and many atomic reads ({at}): Weft compares two of the reads, and "
-    "every 32nd of the "
-    "others, with the write",
+    "every 32nd of the others, with the write",
     "locks": "locks beyond the first 60 ({at}): in which order they are taken, and which data they protect",
 }
 """What the runtime's reasons to leave something out mean."""
