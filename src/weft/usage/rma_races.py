@@ -389,8 +389,9 @@ def _describe_remedy(first: Event, second: Event, distance: int) -> str:
     at, other = (event.args.get("target_disp") for event in (first, second))
     types = {event.args.get("target_datatype") for event in (first, second)}
     [datatype, *others] = types
-    is_basic = isinstance(datatype, int) and datatype < ID_DYNAMIC and not others
-    width = size_in_bytes(first.rank.datatype(datatype)) if is_basic else None
+    width = None
+    if isinstance(datatype, int) and datatype < ID_DYNAMIC and not others:
+        width = size_in_bytes(first.rank.datatype(datatype))
     if not isinstance(at, int) or not isinstance(other, int) or not width or other - at != distance:
         return "add a synchronisation of the window between them"
     if distance % width == 0:

@@ -50,7 +50,7 @@ def report_type_misfits(
         pointed = memory.find_pointer_argument(event, region.parameter)
         if pointed is None:
             return
-        if region.elements == 1 and len(type_map(region.datatype)) == 1:
+        if region.elements == 1 and len(type_map(region.datatype) or ()) == 1:
             return  # one number in the memory of many: it may be lent for it
         offset, (name, kind), severity = 0, pointed, "warning"
     else:
