@@ -160,6 +160,13 @@ def test_a_notice_of_the_daemon_is_no_message_of_a_task_and_the_program_reads_it
     assert kinds(recorded("busy", "notify")) == []
 
 
+def test_a_task_that_pvm_kill_ends_in_a_receive_is_in_no_deadlock(recorded: Record) -> None:
+    run, _, _, status = recorded("busy", "notify", "late")
+    assert status == 0
+    assert weft.open(run).ranks[2].event(1).open
+    assert kinds(recorded("busy", "notify", "late")) == []
+
+
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("option", ["--whole-buffers", "--hash-messages", "--tasks"])
 def test_an_option_of_mpi_alone_is_refused(programs: Path, tmp_path: Path, option: str) -> None:

@@ -17,6 +17,7 @@ from weft.deadlock.wait_for_graph import NEVER, NOW, Need, find_stuck, need_all,
 from weft.match.rings import dropped_operations
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base_name
+from weft.mpi.meaning.pvm import KILL
 from weft.terms import calls
 from weft.terms.windows import group_members
 from weft.trace import Communicator, Event, Flag, Rank, Trace
@@ -95,7 +96,7 @@ class Standstill:
     ) -> None:
         self.trace = trace
         self._buffering = buffering
-        self.gone = frozenset(gone) | {r.index for r in trace.ranks if _has_left_mpi(r)}
+        self.gone = frozenset(gone) | {r.index for r in trace.ranks if _has_left_mpi(r)} | _find_killed_tasks(trace)
         self.dropped = dropped_operations(trace)
         """What the calls came to that the run no longer has; None of a run that is whole."""
         self.gatherings = CollectiveCalls(trace, self.dropped)
@@ -546,6 +547,15 @@ def _find_last_calls(rank: Rank) -> list[Event]:
         return [rank.event(len(rank) - 1)] if len(rank) else []
     rows = (np.flatnonzero(rank.event_threads == thread) for thread in range(len(rank.threads)))
     return [rank.event(int(indices[-1])) for indices in rows if len(indices)]
+
+
+def _find_killed_tasks(trace: Trace) -> frozenset[int]:
+    """Return the tasks that another task ended by pvm_kill, by rank; their last calls wait for nobody."""
+    kill = next((function.id for function in trace.functions if function.name == KILL), None)
+    if kill is None:
+        return frozenset()
+    peers = [rank.events["peer"][rank.events["function"] == kill].tolist() for rank in trace.ranks]
+    return frozenset(peer for ended in peers for peer in ended if 0 <= peer < len(trace.ranks))
 
 
 def _has_left_mpi(rank: Rank) -> bool:

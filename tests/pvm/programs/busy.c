@@ -1,4 +1,5 @@
-/* A master and three workers that go on for ever; `busy notify`: one of them is ended, and the master hears of it. */
+/* A master and three workers that go on for ever; `busy notify`: one of them is ended, and the master hears of it;
+ * `busy notify late`: it is ended in its pvm_recv. */
 #include <pvm3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@ int main(int argc, char **argv) {
     if (!realpath(argv[0], own) || pvm_spawn(own, NULL, PvmTaskDefault, "", 3, tids) < 3) return 1;
     if (argc > 1) {
         pvm_notify(PvmTaskExit, 9, 3, tids);
+        if (argc > 2) usleep(300000); /* all wait by then */
         pvm_kill(tids[1]);
         pvm_recv(-1, 9);
         pvm_upkint(&who, 1, 1);
