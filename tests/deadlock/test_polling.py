@@ -125,32 +125,31 @@ def test_its_twin_whose_message_is_on_its_way_is_silent_only_for_that_tag() -> N
         assert all("(it sent tag 6 at step.py:8, which nobody receives)" in one.message for one in found)
 
 
-def test_polls_in_turn_wait_for_any_of_what_they_ask_for() -> None:
-    for served in (False, True):
-        b = Builder(ranks=2, ended="interrupted")
-        if served:
-            b.ranks[0].send(1, tag=7)
-        b.ranks[0].open.barrier(site=at(9), enter=2000)
-        r1 = b.ranks[1]
-        request = r1.irecv(0, tag=5, site=at(4))
-        for step in range(20):
-            now = int((0.1 + step * 0.14) * SECOND)
-            r1.test(request, flag=False, site=at(5), enter=now, exit=now + 10)
-            r1.iprobe(ANY, 7, flag=False, site=at(6), enter=now + 20, exit=now + 30)
-        assert len(deadlock.find(sampled(b))) == (not served)
-
-
-@pytest.mark.parametrize("polls_other", [True, False])
-def test_all_polls_of_a_loop_are_named(*, polls_other: bool) -> None:
-    b = Builder(ranks=2, ended="interrupted")
+def poll_in_turn(b: Builder, *, probes: bool = True) -> None:
+    """Rank 0 waits in a barrier; rank 1 tests a receive of tag 5 in a loop, which also probes for tag 7."""
     b.ranks[0].open.barrier(site=at(9), enter=2000)
     r1 = b.ranks[1]
     request = r1.irecv(0, tag=5, site=at(4))
     for step in range(20):
         now = int((0.1 + step * 0.14) * SECOND)
         r1.test(request, flag=False, site=at(5), enter=now, exit=now + 10)
-        if polls_other:
+        if probes:
             r1.iprobe(ANY, 7, flag=False, site=at(6), enter=now + 20, exit=now + 30)
+
+
+def test_polls_in_turn_wait_for_any_of_what_they_ask_for() -> None:
+    for served in (False, True):
+        b = Builder(ranks=2, ended="interrupted")
+        if served:
+            b.ranks[0].send(1, tag=7)
+        poll_in_turn(b)
+        assert len(deadlock.find(sampled(b))) == (not served)
+
+
+@pytest.mark.parametrize("polls_other", [True, False])
+def test_all_polls_of_a_loop_are_named(*, polls_other: bool) -> None:
+    b = Builder(ranks=2, ended="interrupted")
+    poll_in_turn(b, probes=polls_other)
     message = only(sampled(b)).message
     assert (", also iprobe(source=ANY_SOURCE, tag=7) at step.py:6" in message) == polls_other, message
 

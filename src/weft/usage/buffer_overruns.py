@@ -102,18 +102,23 @@ def _split_by_memory(
 
     A datatype can name several objects by the differences of their addresses. A block of it belongs to another object
     than `room`, the memory at the buffer's address, if another variable begins where the block does, or if the block
-    lies away from `room`: behind an overrun there is no gap.
+    lies away from `room`: an overrun leaves no gap.
     """
     members = _list_members_of_region(region)
-    own = [member for member in members if _is_of_room(memory, event, region.address, member, room)]
     if not members or _are_rows_of_room(members, region.address, room):
-        own = members = [(region.low, region.high)]
+        yield region, room
+        return
+    own: list[tuple[int, int]] = []
+    elsewhere: list[tuple[BufferRegion, MemoryRange]] = []
+    for low, high in members:
+        other = memory.find_memory(event, region.address + low)
+        if _is_of_room(region.address + low, region.address + high, other, room):
+            own.append((low, high))
+        elif other is not None:
+            elsewhere.append((region._replace(low=low, high=high), other))
     if own:
         yield region._replace(low=min(low for low, _ in own), high=max(high for _, high in own)), room
-    for low, high in members:
-        other = memory.find_memory(event, region.address + low) if (low, high) not in own else None
-        if other is not None:
-            yield region._replace(low=low, high=high), other
+    yield from elsewhere
 
 
 def _list_members_of_region(region: BufferRegion) -> list[tuple[int, int]]:
@@ -126,14 +131,14 @@ def _list_members_of_region(region: BufferRegion) -> list[tuple[int, int]]:
     return members
 
 
-def _is_of_room(memory: RankMemory, event: Event, address: int, member: tuple[int, int], room: MemoryRange) -> bool:
-    """Return whether a block of a datatype, at `member` from `address`, belongs to the memory `room`."""
-    first, end = address + member[0], address + member[1]
+def _is_of_room(first: int, end: int, memory: MemoryRange | None, room: MemoryRange) -> bool:
+    """Return whether a block of a datatype from address `first` to `end` belongs to the memory `room`. `memory`: what
+    is known at its first byte.
+    """
     if room.low <= first < room.high:
         return True
-    other = memory.find_memory(event, first)
     is_beside = room.low - _BESIDE < end <= room.low or room.high <= first < room.high + _BESIDE
-    return is_beside and (other is None or other.low != first)
+    return is_beside and (memory is None or memory.low != first)
 
 
 _BESIDE: Final = 8
